@@ -1,0 +1,226 @@
+//! The catalog: which streams and views there are, kept in one ACID file.
+//!
+//! The file holds definitions only: names, columns, the text of queries. States belong to the engine, which knows
+//! objects by their numbers alone; a number is never used twice, so a state that outlives its definition after a crash
+//! is recognised as nobody's.
+
+mod object;
+mod store;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use tidemill_sql::{Result, SqlError, SqlState};
+use tidemill_stream::stream::{StreamDefinition, StreamId, StreamTable};
+use tidemill_stream::view::{View, ViewId, ViewTable};
+
+pub use object::{StreamObject, ViewObject, ViewOptions};
+use store::Store;
+
+/// The first number of a user's object, as in PostgreSQL.
+pub const FIRST_USER_OID: u32 = 16_384;
+
+/// A relation that users can name.
+#[derive(Debug, Clone)]
+pub enum Relation {
+    Stream(Arc<Stream>),
+    View(Arc<ContinuousView>),
+}
+
+#[derive(Debug)]
+pub struct Stream {
+    pub oid: u32,
+    pub object: StreamObject,
+    pub definition: StreamDefinition,
+    pub table: Arc<StreamTable>,
+    pub stats: StreamStats,
+}
+
+/// Counters since the server started.
+#[derive(Debug, Default)]
+pub struct StreamStats {
+    pub rows: AtomicU64,
+    pub batches: AtomicU64,
+    pub bytes: AtomicU64,
+}
+
+#[derive(Debug)]
+pub struct ContinuousView {
+    pub oid: u32,
+    pub object: ViewObject,
+    pub view: Arc<View>,
+    pub table: Arc<ViewTable>,
+}
+
+impl Relation {
+    pub fn oid(&self) -> u32 {
+        match self {
+            Relation::Stream(s) => s.oid,
+            Relation::View(v) => v.oid,
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        match self {
+            Relation::Stream(s) => &s.object.name,
+            Relation::View(v) => &v.object.name,
+        }
+    }
+
+    /// As messages name the kind.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Relation::Stream(_) => "stream",
+            Relation::View(_) => "continuous view",
+        }
+    }
+}
+
+impl Stream {
+    pub fn new(oid: u32, object: StreamObject) -> Self {
+        let definition =
+            StreamDefinition { id: StreamId(oid), name: object.name.clone(), columns: object.columns.clone() };
+        let table = Arc::new(StreamTable::new(&definition));
+        Self { oid, object, definition, table, stats: StreamStats::default() }
+    }
+
+    pub fn id(&self) -> StreamId {
+        StreamId(self.oid)
+    }
+
+    pub fn count(&self, rows: usize, bytes: usize) {
+        self.stats.rows.fetch_add(rows as u64, Ordering::Relaxed);
+        self.stats.batches.fetch_add(1, Ordering::Relaxed);
+        self.stats.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+impl ContinuousView {
+    pub fn id(&self) -> ViewId {
+        ViewId(self.oid)
+    }
+
+    pub fn streams(&self) -> Vec<StreamId> {
+        self.view.plan.streams()
+    }
+}
+
+/// All relations. Readers take a cheap copy of the maps' entries; one statement at a time changes them.
+#[derive(Debug)]
+pub struct Catalog {
+    store: Store,
+    relations: RwLock<HashMap<String, Relation>>,
+    next_oid: Mutex<u32>,
+    /// Grows with every change; what was planned against another version is planned again.
+    version: AtomicU64,
+    /// Held by the statement that changes the catalog, from its checks to the end.
+    pub change: tokio::sync::Mutex<()>,
+}
+
+impl Catalog {
+    /// Opens the file; its objects are given to the caller, who plans them and puts them in with
+    /// [`Catalog::install`].
+    pub fn open(path: &Path) -> Result<(Catalog, Vec<(u32, StreamObject)>, Vec<(u32, ViewObject)>)> {
+        let store = Store::open(path)?;
+        let loaded = store.load()?;
+        let catalog = Catalog {
+            store,
+            relations: RwLock::default(),
+            next_oid: Mutex::new(loaded.next_oid.max(FIRST_USER_OID)),
+            version: AtomicU64::new(1),
+            change: tokio::sync::Mutex::new(()),
+        };
+        Ok((catalog, loaded.streams, loaded.views))
+    }
+
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    pub fn get(&self, name: &str) -> Option<Relation> {
+        self.relations.read().get(name).cloned()
+    }
+
+    pub fn stream(&self, name: &str) -> Option<Arc<Stream>> {
+        match self.get(name) {
+            Some(Relation::Stream(stream)) => Some(stream),
+            _ => None,
+        }
+    }
+
+    /// The view of this name, or PostgreSQL's errors for another kind of relation and for none.
+    pub fn view(&self, name: &str) -> Result<Arc<ContinuousView>> {
+        match self.get(name) {
+            Some(Relation::View(view)) => Ok(view),
+            Some(other) => Err(SqlError::new(
+                SqlState::WRONG_OBJECT_TYPE,
+                format!("\"{name}\" is a {}, not a continuous view", other.kind()),
+            )),
+            None => Err(SqlError::new(
+                SqlState::UNDEFINED_TABLE,
+                format!("continuous view \"{name}\" does not exist"),
+            )),
+        }
+    }
+
+    /// All relations, by number.
+    pub fn relations(&self) -> Vec<Relation> {
+        let mut all: Vec<_> = self.relations.read().values().cloned().collect();
+        all.sort_by_key(Relation::oid);
+        all
+    }
+
+    pub fn streams(&self) -> Vec<Arc<Stream>> {
+        self.relations().into_iter().filter_map(|r| if let Relation::Stream(s) = r { Some(s) } else { None }).collect()
+    }
+
+    pub fn views(&self) -> Vec<Arc<ContinuousView>> {
+        self.relations().into_iter().filter_map(|r| if let Relation::View(v) = r { Some(v) } else { None }).collect()
+    }
+
+    /// The views that read a stream.
+    pub fn readers(&self, stream: StreamId) -> Vec<Arc<ContinuousView>> {
+        self.views().into_iter().filter(|v| v.streams().contains(&stream)).collect()
+    }
+
+    /// A number that no object ever had. It lasts once an object with it is stored.
+    pub fn allocate_oid(&self) -> u32 {
+        let mut next = self.next_oid.lock();
+        let oid = *next;
+        *next += 1;
+        oid
+    }
+
+    /// Puts a relation in that the file has already.
+    pub fn install(&self, relation: Relation) {
+        self.relations.write().insert(relation.name().to_string(), relation);
+        self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Takes a relation out that the file no longer has.
+    pub fn uninstall(&self, name: &str) {
+        self.relations.write().remove(name);
+        self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Makes changes durable, all or none.
+    pub fn persist(&self, changes: &[Change<'_>]) -> Result<()> {
+        self.store.apply(changes, *self.next_oid.lock())
+    }
+
+    /// Bytes of the catalog's file.
+    pub fn disk_bytes(&self) -> u64 {
+        self.store.disk_bytes()
+    }
+}
+
+/// One change of the file.
+#[derive(Debug)]
+pub enum Change<'a> {
+    PutStream(u32, &'a StreamObject),
+    PutView(u32, &'a ViewObject),
+    Remove(u32),
+}

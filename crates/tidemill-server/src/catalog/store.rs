@@ -1,0 +1,110 @@
+//! The catalog's file: a redb database with one row an object, as JSON.
+
+use std::path::{Path, PathBuf};
+
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use tidemill_sql::{Result, SqlError, SqlState};
+
+use super::object::{StreamObject, ViewObject};
+use super::{Change, FIRST_USER_OID};
+
+const OBJECTS: TableDefinition<'static, u32, &'static str> = TableDefinition::new("objects");
+const META: TableDefinition<'static, &'static str, u64> = TableDefinition::new("meta");
+/// The version of the layout of this file; a server refuses to open a newer one.
+const FORMAT: u64 = 1;
+
+#[derive(Debug)]
+pub struct Store {
+    db: Database,
+    path: PathBuf,
+}
+
+#[derive(Debug, Default)]
+pub struct Loaded {
+    pub next_oid: u32,
+    pub streams: Vec<(u32, StreamObject)>,
+    pub views: Vec<(u32, ViewObject)>,
+}
+
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum Row {
+    Stream(StreamObject),
+    View(ViewObject),
+}
+
+fn failed(error: impl std::fmt::Display) -> SqlError {
+    SqlError::new(SqlState::IO_ERROR, format!("could not use the catalog: {error}"))
+}
+
+impl Store {
+    pub fn open(path: &Path) -> Result<Self> {
+        let db = Database::create(path).map_err(failed)?;
+        let store = Self { db, path: path.to_owned() };
+        store.check_format()?;
+        Ok(store)
+    }
+
+    fn check_format(&self) -> Result<()> {
+        let transaction = self.db.begin_write().map_err(failed)?;
+        {
+            let mut meta = transaction.open_table(META).map_err(failed)?;
+            let found = meta.get("format").map_err(failed)?.map(|v| v.value());
+            match found {
+                None => drop(meta.insert("format", FORMAT).map_err(failed)?),
+                Some(format) if format > FORMAT => {
+                    return Err(SqlError::new(
+                        SqlState::DATA_CORRUPTED,
+                        format!("the data directory was written by a newer version of Tidemill (catalog format {format}, this one knows {FORMAT})"),
+                    ));
+                }
+                Some(_) => {}
+            }
+            transaction.open_table(OBJECTS).map_err(failed)?;
+        }
+        transaction.commit().map_err(failed)
+    }
+
+    pub fn load(&self) -> Result<Loaded> {
+        let transaction = self.db.begin_read().map_err(failed)?;
+        let meta = transaction.open_table(META).map_err(failed)?;
+        let next_oid = meta.get("next_oid").map_err(failed)?.map_or(u64::from(FIRST_USER_OID), |v| v.value());
+        let mut loaded = Loaded { next_oid: next_oid as u32, ..Loaded::default() };
+        let objects = transaction.open_table(OBJECTS).map_err(failed)?;
+        for row in objects.iter().map_err(failed)? {
+            let (oid, json) = row.map_err(failed)?;
+            match serde_json::from_str(json.value()).map_err(failed)? {
+                Row::Stream(stream) => loaded.streams.push((oid.value(), stream)),
+                Row::View(view) => loaded.views.push((oid.value(), view)),
+            }
+        }
+        Ok(loaded)
+    }
+
+    pub fn apply(&self, changes: &[Change<'_>], next_oid: u32) -> Result<()> {
+        let transaction = self.db.begin_write().map_err(failed)?;
+        {
+            let mut objects = transaction.open_table(OBJECTS).map_err(failed)?;
+            for change in changes {
+                match change {
+                    Change::PutStream(oid, object) => {
+                        let json = serde_json::to_string(&Row::Stream((*object).clone())).map_err(failed)?;
+                        objects.insert(oid, json.as_str()).map_err(failed)?;
+                    }
+                    Change::PutView(oid, object) => {
+                        let json = serde_json::to_string(&Row::View((*object).clone())).map_err(failed)?;
+                        objects.insert(oid, json.as_str()).map_err(failed)?;
+                    }
+                    Change::Remove(oid) => drop(objects.remove(oid).map_err(failed)?),
+                }
+            }
+            let mut meta = transaction.open_table(META).map_err(failed)?;
+            meta.insert("next_oid", u64::from(next_oid)).map_err(failed)?;
+        }
+        transaction.commit().map_err(failed)
+    }
+
+    pub fn disk_bytes(&self) -> u64 {
+        std::fs::metadata(&self.path).map_or(0, |m| m.len())
+    }
+}

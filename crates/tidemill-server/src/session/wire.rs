@@ -1,0 +1,138 @@
+//! One connection's bytes: a decoder in front, a buffer behind.
+
+use std::io;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use crate::pg::frontend::{Decoder, Frontend};
+use crate::pg::startup::Startup;
+use crate::pg::wire_error::ProtocolError;
+
+/// Results are sent on when this many bytes have gathered, so that a long one starts early and needs little memory.
+pub const FLUSH_BYTES: usize = 64 << 10;
+
+/// TCP and Unix sockets alike.
+pub trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Socket for T {}
+
+pub struct Wire {
+    socket: Box<dyn Socket>,
+    decoder: Decoder,
+    /// What is written here goes out with the next flush.
+    pub out: BytesMut,
+}
+
+/// Why a connection ends.
+#[derive(Debug, thiserror::Error)]
+pub enum Closed {
+    /// The client has gone, with or without a good-bye.
+    #[error("the client has closed the connection")]
+    Client,
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// The reason has been sent to the client.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// A message, or one that can't be read.
+pub type Received = Result<Frontend, ProtocolError>;
+
+impl Wire {
+    pub fn new(socket: Box<dyn Socket>) -> Self {
+        Self { socket, decoder: Decoder::default(), out: BytesMut::with_capacity(8 << 10) }
+    }
+
+    /// The next message; sends what has gathered before it waits.
+    pub async fn receive(&mut self) -> Result<Received, Closed> {
+        loop {
+            match self.decoder.next() {
+                Ok(Some(message)) => return Ok(Ok(message)),
+                Err(error) => return Ok(Err(error)),
+                Ok(None) => self.fill().await?,
+            }
+        }
+    }
+
+    /// The next message if it is here already.
+    pub fn try_receive(&mut self) -> Option<Received> {
+        self.decoder.next().transpose()
+    }
+
+    pub async fn receive_startup(&mut self) -> Result<Result<Startup, ProtocolError>, Closed> {
+        loop {
+            match self.decoder.next_startup() {
+                Ok(Some(startup)) => return Ok(Ok(startup)),
+                Err(error) => return Ok(Err(error)),
+                Ok(None) => self.fill().await?,
+            }
+        }
+    }
+
+    pub async fn receive_password(&mut self) -> Result<Result<bytes::Bytes, ProtocolError>, Closed> {
+        loop {
+            match self.decoder.next_password() {
+                Ok(Some(body)) => return Ok(Ok(body)),
+                Err(error) => return Ok(Err(error)),
+                Ok(None) => self.fill().await?,
+            }
+        }
+    }
+
+    /// One byte in answer to an encryption request.
+    pub async fn send_byte(&mut self, byte: u8) -> Result<(), Closed> {
+        self.out.extend_from_slice(&[byte]);
+        self.flush().await
+    }
+
+    /// True if the client has sent something before it was answered: after an encryption request that is an attack.
+    pub fn has_unread(&mut self) -> bool {
+        !self.decoder.buffer_mut().is_empty()
+    }
+
+    async fn fill(&mut self) -> Result<(), Closed> {
+        self.flush().await?;
+        let ahead = self.decoder.read_ahead();
+        let buffer = self.decoder.buffer_mut();
+        buffer.reserve(ahead);
+        match self.socket.read_buf(buffer).await? {
+            0 => Err(Closed::Client),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until the client closes its end. Bytes that come meanwhile stay for later.
+    pub async fn closed(&mut self) -> Closed {
+        let buffer = self.decoder.buffer_mut();
+        // A client that pipelines megabytes is alive: stop looking.
+        if buffer.len() > FLUSH_BYTES {
+            std::future::pending::<()>().await;
+        }
+        loop {
+            buffer.reserve(8 << 10);
+            match self.socket.read_buf(buffer).await {
+                Ok(0) => return Closed::Client,
+                Ok(_) if buffer.len() > FLUSH_BYTES => std::future::pending::<()>().await,
+                Ok(_) => {}
+                Err(error) => return Closed::Io(error),
+            }
+        }
+    }
+
+    pub async fn flush(&mut self) -> Result<(), Closed> {
+        if !self.out.is_empty() {
+            self.socket.write_all_buf(&mut self.out).await?;
+        }
+        self.socket.flush().await?;
+        Ok(())
+    }
+
+    /// Sends what has gathered if it is much.
+    pub async fn flush_if_full(&mut self) -> Result<(), Closed> {
+        if self.out.len() >= FLUSH_BYTES {
+            self.flush().await?;
+        }
+        Ok(())
+    }
+}

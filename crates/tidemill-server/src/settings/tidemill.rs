@@ -1,0 +1,51 @@
+//! Settings that are Tidemill's own, and those of PostgreSQL that place the server: ports, files, limits, the log.
+
+use super::table::Effect::Honoured;
+use super::table::{Kind, Unit, integer, quantity, settings};
+
+/// The largest value of PostgreSQL's integer settings.
+const INT_MAX: i64 = i32::MAX as i64;
+
+settings! {
+    "Connections and Authentication", Honoured => {
+        "listen_addresses": Kind::Words, "localhost", Postmaster,
+            "Sets the host names or IP addresses to listen to, separated by commas.";
+        "port": integer(1, 65535), "7432", Postmaster, "Sets the TCP port the server listens on.";
+        "unix_socket_directories": Kind::Words, ".", Postmaster,
+            "Sets the directories where Unix-domain sockets will be created; relative to the data directory.";
+        "max_connections": integer(1, 262_143), "100", Postmaster, "Sets the maximum number of concurrent connections.";
+        "authentication_timeout": quantity(1, 600, Unit::Seconds), "1min", Postmaster,
+            "Sets the maximum allowed time to complete client authentication.";
+    }
+    "File Locations", Honoured => {
+        "data_directory": Kind::Text, "", Postmaster, "Sets the server's data directory.";
+        "config_file": Kind::Text, "", Postmaster, "Sets the server's main configuration file.";
+    }
+    "Resource Usage / Memory", Honoured => {
+        "memory_limit": quantity(64 << 10, INT_MAX, Unit::Kilobytes), "1GB", Postmaster,
+            "Sets the memory for the state of continuous views and for queries together; writers wait and queries fail beyond it.";
+    }
+    "Streams and Continuous Views", Honoured => {
+        "stream_insert_level": Kind::Enum { values: &["async", "sync_receive", "sync_commit"], aliases: &[] },
+            "sync_commit", User,
+            "Sets when an insert into a stream is acknowledged: accepted in memory, applied to the views, or synced to disk.";
+        "synchronous_stream_insert": Kind::Bool, "on", User,
+            "PipelineDB's older form of stream_insert_level: on is sync_commit, off is async.";
+        "stream_targets": Kind::Names, "", User,
+            "Sets the continuous views that read what this session writes; empty for all.";
+        "sliding_window_step_factor": integer(1, 50), "5", User,
+            "Sets the default step of a sliding window, as a percentage of its length.";
+        "checkpoint_log_size": quantity(1 << 10, INT_MAX, Unit::Kilobytes), "256MB", Postmaster,
+            "Sets the size of the log that triggers a checkpoint.";
+        "commit_delay": quantity(0, 100_000, Unit::Microseconds), "0", Postmaster,
+            "Sets how long a group commit gathers the inserts of other sessions before it syncs.";
+    }
+    "Reporting and Logging", Honoured => {
+        "log_min_messages": Kind::Enum {
+                values: &["debug5", "debug4", "debug3", "debug2", "debug1", "info", "notice", "warning", "error", "log",
+                    "fatal", "panic"],
+                aliases: &[("debug", "debug2")],
+            },
+            "info", Postmaster, "Sets the message levels that are logged.";
+    }
+}

@@ -1,0 +1,38 @@
+//! Operators over what is not a number: text, dates, json, arrays.
+
+use datafusion::logical_expr::expr::{BinaryExpr, Like};
+use datafusion::logical_expr::{Expr, Operator};
+
+use super::{Param, Registry, Returns};
+use crate::error::{Result, SqlError};
+use crate::types::{Scalar, Type};
+
+const TEXT: Param = Param::Is(Type::new(Scalar::Text));
+const BOOL: Returns = Returns::Is(Type::new(Scalar::Bool));
+
+pub(super) fn register(r: &mut Registry) {
+    r.native("~~", &[TEXT, TEXT], BOOL, |args| like(args, false, false));
+    r.native("!~~", &[TEXT, TEXT], BOOL, |args| like(args, true, false));
+    r.native("~~*", &[TEXT, TEXT], BOOL, |args| like(args, false, true));
+    r.native("!~~*", &[TEXT, TEXT], BOOL, |args| like(args, true, true));
+    r.native("~", &[TEXT, TEXT], BOOL, |args| regex(args, Operator::RegexMatch));
+    r.native("!~", &[TEXT, TEXT], BOOL, |args| regex(args, Operator::RegexNotMatch));
+    r.native("~*", &[TEXT, TEXT], BOOL, |args| regex(args, Operator::RegexIMatch));
+    r.native("!~*", &[TEXT, TEXT], BOOL, |args| regex(args, Operator::RegexNotIMatch));
+}
+
+fn pair(args: Vec<Expr>) -> Result<(Box<Expr>, Box<Expr>)> {
+    let [left, right] =
+        <[Expr; 2]>::try_from(args).map_err(|_| SqlError::internal("an operator has two operands"))?;
+    Ok((Box::new(left), Box::new(right)))
+}
+
+fn like(args: Vec<Expr>, negated: bool, case_insensitive: bool) -> Result<Expr> {
+    let (expr, pattern) = pair(args)?;
+    Ok(Expr::Like(Like::new(negated, expr, pattern, None, case_insensitive)))
+}
+
+fn regex(args: Vec<Expr>, op: Operator) -> Result<Expr> {
+    let (expr, pattern) = pair(args)?;
+    Ok(Expr::BinaryExpr(BinaryExpr::new(expr, op, pattern)))
+}

@@ -1,0 +1,17 @@
+//! The language of Tidemill: text to statements, types and their text forms, functions, SQLSTATE codes. No I/O.
+
+pub mod calendar;
+pub mod data_type;
+pub mod error;
+pub mod function;
+pub mod insert;
+pub mod name;
+pub mod numeric;
+pub mod parse;
+pub mod planner;
+pub mod relation;
+pub mod statement;
+pub mod text;
+pub mod types;
+
+pub use error::{Result, SqlError, SqlState};

@@ -1,0 +1,54 @@
+//! Names: folding, quoting, and the place of a name in a text.
+
+use sqlparser::ast::{Ident, ObjectName};
+
+use crate::error::{Result, SqlError};
+use crate::statement::Name;
+
+/// PostgreSQL's `NAMEDATALEN - 1`.
+pub const NAME_BYTES_MAX: usize = 63;
+
+/// Lower case unless quoted, and cut to [`NAME_BYTES_MAX`] bytes at a character.
+pub fn fold(ident: &Ident) -> String {
+    let mut name = match ident.quote_style {
+        Some(_) => ident.value.clone(),
+        None => ident.value.to_lowercase(),
+    };
+    let mut end = NAME_BYTES_MAX.min(name.len());
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    name.truncate(end);
+    name
+}
+
+/// `name`, `schema.name` or `database.schema.name`.
+pub fn resolve(name: &ObjectName, position: usize) -> Result<Name> {
+    let parts: Vec<String> = name.0.iter().filter_map(|p| p.as_ident()).map(fold).collect();
+    let [rest @ .., last] = parts.as_slice() else {
+        return Err(SqlError::syntax("a name is missing").with_position(position));
+    };
+    let schema = match rest {
+        [] => None,
+        [schema] | [_, schema] => Some(schema.clone()),
+        _ => {
+            let message = format!("improper qualified name (too many dotted names): {name}");
+            return Err(SqlError::syntax(message).with_position(position));
+        }
+    };
+    Ok(Name { schema, name: last.clone(), position })
+}
+
+/// Quotes a name where PostgreSQL's parser would need it.
+pub fn quote_ident(name: &str) -> String {
+    let mut chars = name.chars();
+    let plain = chars.next().is_some_and(|c| c.is_ascii_lowercase() || c == '_')
+        && chars.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    if plain { name.to_string() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+}
+
+/// A string literal.
+pub fn quote_literal(text: &str) -> String {
+    let quoted = text.replace('\'', "''");
+    if quoted.contains('\\') { format!(" E'{}'", quoted.replace('\\', "\\\\")) } else { format!("'{quoted}'") }
+}

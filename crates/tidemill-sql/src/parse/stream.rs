@@ -1,0 +1,223 @@
+//! Streams and continuous views: CREATE, ALTER, DROP, ACTIVATE, TRUNCATE, EXPLAIN.
+
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::Token;
+
+use super::StatementParser;
+use crate::data_type::type_of;
+use crate::error::{Result, SqlError};
+use crate::statement::{AlterAction, Column, CreateStream, CreateView, ObjectKind, Statement, ViewOption};
+
+impl StatementParser<'_> {
+    /// A statement of ours, or `None` and nothing taken.
+    pub(super) fn stream_statement(&mut self) -> Result<Option<Statement>> {
+        let found = if self.words(&["CREATE", "OR", "REPLACE", "CONTINUOUS", "VIEW"]) {
+            self.create_view(true, true)
+        } else if self.words(&["CREATE", "CONTINUOUS", "VIEW"]) {
+            self.create_view(true, false)
+        } else if self.words(&["CREATE", "OR", "REPLACE", "VIEW"]) {
+            self.create_view(false, true)
+        } else if self.words(&["CREATE", "VIEW"]) {
+            self.create_view(false, false)
+        } else if self.words(&["CREATE", "STREAM"]) {
+            self.create_stream(false)
+        } else if self.words(&["CREATE", "FOREIGN", "TABLE"]) {
+            self.create_stream(true)
+        } else if self.words(&["CREATE", "CONTINUOUS", "TRANSFORM"]) {
+            Err(SqlError::unsupported("CREATE CONTINUOUS TRANSFORM is not supported yet")
+                .with_position(self.start + 1)
+                .with_hint("A continuous view over the same stream can select and filter; transforms come later."))
+        } else if self.words(&["ALTER", "STREAM"]) || self.words(&["ALTER", "FOREIGN", "TABLE"]) {
+            self.alter(true)
+        } else if self.words(&["ALTER", "CONTINUOUS", "VIEW"]) || self.words(&["ALTER", "VIEW"]) {
+            self.alter(false)
+        } else if self.words(&["DROP", "STREAM"]) {
+            self.drop(ObjectKind::Stream)
+        } else if self.words(&["DROP", "FOREIGN", "TABLE"]) {
+            self.drop(ObjectKind::ForeignTable)
+        } else if self.words(&["DROP", "CONTINUOUS", "VIEW"]) {
+            self.drop(ObjectKind::ContinuousView)
+        } else if self.words(&["DROP", "VIEW"]) {
+            self.drop(ObjectKind::View)
+        } else if self.words(&["DROP", "TABLE"]) {
+            self.drop(ObjectKind::Table)
+        } else if self.words(&["TRUNCATE", "CONTINUOUS", "VIEW"]) {
+            Ok(Statement::TruncateContinuousView(self.names()?))
+        } else if self.words(&["EXPLAIN", "CONTINUOUS", "VIEW"]) {
+            let verbose = self.word("VERBOSE");
+            Ok(Statement::ExplainContinuousView { verbose, name: self.name()? })
+        } else {
+            return Ok(None);
+        };
+        found.map(Some)
+    }
+
+    fn create_view(&mut self, continuous: bool, or_replace: bool) -> Result<Statement> {
+        let if_not_exists = self.words(&["IF", "NOT", "EXISTS"]);
+        let name = self.name()?;
+        let columns = if self.token(&Token::LParen) { self.identifiers_to_paren()? } else { Vec::new() };
+        let mut options = if self.word("WITH") { self.options()? } else { Vec::new() };
+        let position = self.next_position();
+        if self.word("TABLESPACE") {
+            options.push(ViewOption { name: "tablespace".into(), value: Some(self.identifier()?), position });
+        }
+        self.expect_word("AS")?;
+        let query_start = self.next_position() - 1;
+        let query = self.run(|p| p.parse_query())?;
+        let query_end = if self.at_end() { self.end } else { self.next_position() - 1 };
+        let query_text = self.positions.slice(query_start, query_end).trim_end().to_string();
+        Ok(Statement::CreateView(CreateView {
+            continuous,
+            or_replace,
+            if_not_exists,
+            name,
+            columns,
+            options,
+            query,
+            query_text,
+            query_offset: query_start - self.start,
+        }))
+    }
+
+    pub(super) fn identifiers_to_paren(&mut self) -> Result<Vec<String>> {
+        let mut names = vec![self.identifier()?];
+        while self.token(&Token::Comma) {
+            names.push(self.identifier()?);
+        }
+        self.expect(&Token::RParen)?;
+        Ok(names)
+    }
+
+    /// `( name [= value], … )`; a value may be a function call, as in `outputfunc=f('s')`.
+    fn options(&mut self) -> Result<Vec<ViewOption>> {
+        self.expect(&Token::LParen)?;
+        let mut options = Vec::new();
+        loop {
+            let position = self.next_position();
+            let mut name = self.identifier()?;
+            while self.token(&Token::Period) {
+                name = self.identifier()?;
+            }
+            let value = if self.token(&Token::Eq) { Some(self.option_value()?) } else { None };
+            options.push(ViewOption { name, value, position });
+            if !self.token(&Token::Comma) {
+                break;
+            }
+        }
+        self.expect(&Token::RParen)?;
+        Ok(options)
+    }
+
+    fn option_value(&mut self) -> Result<String> {
+        let start = self.next_position() - 1;
+        let value = self.value()?;
+        let mut call = false;
+        while self.token(&Token::Period) {
+            self.identifier()?;
+            call = true;
+        }
+        if self.token(&Token::LParen) {
+            while !self.token(&Token::RParen) {
+                self.value()?;
+                self.token(&Token::Comma);
+            }
+            call = true;
+        }
+        let end = self.next_position() - 1;
+        Ok(if call { self.positions.slice(start, end).trim_end().to_string() } else { value })
+    }
+
+    fn create_stream(&mut self, foreign: bool) -> Result<Statement> {
+        let if_not_exists = self.words(&["IF", "NOT", "EXISTS"]);
+        let name = self.name()?;
+        let (mut columns, mut like) = (Vec::new(), None);
+        self.expect(&Token::LParen)?;
+        if self.word("LIKE") {
+            like = Some(self.name()?);
+        } else if self.parser.peek_token().token != Token::RParen {
+            columns.push(self.column()?);
+            while self.token(&Token::Comma) {
+                columns.push(self.column()?);
+            }
+        }
+        self.expect(&Token::RParen)?;
+        let mut server = None;
+        if foreign {
+            self.expect_word("SERVER")?;
+            server = Some(self.identifier()?);
+            let position = self.next_position();
+            if self.word("OPTIONS") {
+                return Err(SqlError::unsupported("OPTIONS of a stream are not supported").with_position(position));
+            }
+        }
+        Ok(Statement::CreateStream(CreateStream { if_not_exists, name, columns, like, server }))
+    }
+
+    fn column(&mut self) -> Result<Column> {
+        let position = self.next_position();
+        let name = self.identifier()?;
+        let type_position = self.next_position();
+        let data_type = self.run(|p| p.parse_data_type())?;
+        let ty = type_of(&data_type).map_err(|e| e.with_position(type_position))?;
+        let constraint = self.next_position();
+        if self.parser.peek_one_of_keywords(&[Keyword::NOT, Keyword::NULL, Keyword::DEFAULT, Keyword::PRIMARY]).is_some()
+        {
+            return Err(SqlError::unsupported("a column of a stream has a name and a type only")
+                .with_position(constraint)
+                .with_hint("Filter in the WHERE clause of a continuous view, or COALESCE to a default there."));
+        }
+        Ok(Column { name, ty, position })
+    }
+
+    fn alter(&mut self, stream: bool) -> Result<Statement> {
+        let if_exists = self.words(&["IF", "EXISTS"]);
+        let name = self.name()?;
+        let action = if self.words(&["RENAME", "TO"]) {
+            AlterAction::RenameTo(self.name()?)
+        } else if stream && self.word("ADD") {
+            self.word("COLUMN");
+            let if_not_exists = self.words(&["IF", "NOT", "EXISTS"]);
+            AlterAction::AddColumn { if_not_exists, column: self.column()? }
+        } else {
+            let next = self.parser.peek_token();
+            let known = matches!(&next.token, Token::Word(w) if matches!(
+                w.value.to_uppercase().as_str(), "DROP" | "ALTER" | "ADD" | "SET" | "OWNER" | "RENAME"));
+            if !known {
+                return Err(self.unexpected(&next));
+            }
+            let what = if stream { "a stream" } else { "a view" };
+            let hint = if stream { "Columns can be added: ALTER STREAM … ADD COLUMN." } else { "Views can be renamed." };
+            return Err(SqlError::unsupported(format!("{what} cannot be altered in this way"))
+                .with_position(self.next_position())
+                .with_hint(hint));
+        };
+        Ok(match stream {
+            true => Statement::AlterStream { if_exists, name, action },
+            false => Statement::AlterView { if_exists, name, action },
+        })
+    }
+
+    fn drop(&mut self, kind: ObjectKind) -> Result<Statement> {
+        let if_exists = self.words(&["IF", "EXISTS"]);
+        let names = self.names()?;
+        let cascade = self.word("CASCADE");
+        if !cascade {
+            self.word("RESTRICT");
+        }
+        Ok(Statement::Drop { kind, if_exists, names, cascade })
+    }
+
+    pub(super) fn activation(&mut self) -> Result<Statement> {
+        if self.word("FLUSH") {
+            return Ok(Statement::Flush);
+        }
+        let on = self.word("ACTIVATE");
+        if !on {
+            self.expect_word("DEACTIVATE")?;
+        }
+        // 0.9 wrote CONTINUOUS VIEW in front of the names.
+        self.words(&["CONTINUOUS", "VIEW"]);
+        let names = if self.at_end() { Vec::new() } else { self.names()? };
+        Ok(if on { Statement::Activate(names) } else { Statement::Deactivate(names) })
+    }
+}

@@ -1,0 +1,164 @@
+//! Each form of statement, and where errors point.
+
+use super::*;
+use crate::error::SqlState;
+use crate::insert::{InsertRows, insert_shape};
+use crate::relation::{infer_columns, relations};
+use crate::statement::{CopyFormat, CopySource, FetchDirection, ObjectKind};
+use crate::types::{Scalar, Type};
+
+fn one(sql: &str) -> Statement {
+    let mut parsed = parse(sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+    assert_eq!(parsed.len(), 1, "{sql}");
+    parsed.remove(0).statement
+}
+
+fn error(sql: &str) -> (String, Option<usize>) {
+    let e = parse(sql).map(|p| p.len()).unwrap_err();
+    (e.message, e.position)
+}
+
+#[test]
+fn the_seed_parses() {
+    for sql in [
+        "CREATE CONTINUOUS VIEW v0 AS SELECT COUNT(*) FROM stream;",
+        "ACTIVATE;",
+        "INSERT INTO stream (x) VALUES (1);",
+        "SET stream_targets TO v0;",
+        "SET stream_targets TO DEFAULT;",
+        "DEACTIVATE;",
+        "SELECT count FROM v0;",
+        "select proname from pg_proc order by oid desc;",
+        "CREATE CONTINUOUS VIEW v1 AS SELECT sum(x::int),count(*),avg(y::int) FROM stream;",
+        "activate;",
+        "select relname from pg_class where relkind='C';",
+        "insert into stream(x,y,z) select generate_series(1,1000),1,1;",
+    ] {
+        one(sql);
+    }
+}
+
+#[test]
+fn a_continuous_view_keeps_the_text_of_its_query() {
+    let sql = "-- first\nCREATE CONTINUOUS VIEW v WITH (sw = '5 minutes', step_factor=10, pk) AS\n SELECT x::int FROM s WHERE 'a;b' <> x ; SELECT 1";
+    let parsed = parse(sql).unwrap();
+    assert_eq!(parsed.len(), 2);
+    let Statement::CreateView(view) = &parsed[0].statement else { panic!() };
+    assert_eq!(view.query_text, "SELECT x::int FROM s WHERE 'a;b' <> x");
+    assert_eq!(&parsed[0].text[view.query_offset..][..6], "SELECT");
+    let options: Vec<_> = view.options.iter().map(|o| (o.name.as_str(), o.value.as_deref())).collect();
+    assert_eq!(options, [("sw", Some("5 minutes")), ("step_factor", Some("10")), ("pk", None)]);
+    assert_eq!(parsed[1].text, "SELECT 1");
+}
+
+#[test]
+fn streams_are_created_altered_and_dropped() {
+    let Statement::CreateStream(s) = one("CREATE FOREIGN TABLE s (x int, \"Y\" varchar(3)[], t timestamptz(3)) SERVER pipelinedb")
+    else {
+        panic!()
+    };
+    assert_eq!(s.server.as_deref(), Some("pipelinedb"));
+    let columns: Vec<_> = s.columns.iter().map(|c| format!("{} {}", c.name, c.ty.display())).collect();
+    assert_eq!(columns, ["x integer", "Y character varying(3)[]", "t timestamp(3) with time zone"]);
+    assert!(matches!(one("ALTER STREAM s ADD COLUMN z numeric(10,2)"), Statement::AlterStream { .. }));
+    assert!(matches!(
+        one("DROP STREAM IF EXISTS a, public.b CASCADE"),
+        Statement::Drop { kind: ObjectKind::Stream, if_exists: true, cascade: true, names } if names.len() == 2
+    ));
+}
+
+#[test]
+fn session_statements() {
+    assert!(matches!(one("SET pipelinedb.stream_targets TO a, b"),
+        Statement::Set { name, value: Some(v), .. } if name == "pipelinedb.stream_targets" && v == ["a", "b"]));
+    assert!(matches!(one("set local work_mem = '64MB'"), Statement::Set { local: true, .. }));
+    assert!(matches!(one("SET TIME ZONE 'Europe/Paris'"), Statement::Set { name, .. } if name == "TimeZone"));
+    assert!(matches!(one("SET extra_float_digits = -3"), Statement::Set { value: Some(v), .. } if v == ["-3"]));
+    assert!(matches!(one("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"), Statement::Begin { modes } if modes.len() == 2));
+    assert!(matches!(one("SHOW ALL"), Statement::Show(None)));
+    assert!(matches!(one("PREPARE p(int, text) AS SELECT $1, $2"), Statement::Prepare { types, .. } if types.len() == 2));
+    assert!(matches!(one("EXECUTE p(1, 'a')"), Statement::Execute { arguments, .. } if arguments.len() == 2));
+    assert!(matches!(one("FETCH FORWARD 10 FROM c"), Statement::Fetch { direction: FetchDirection::Forward(10), .. }));
+    assert!(matches!(one("DECLARE c NO SCROLL CURSOR WITH HOLD FOR SELECT 1"), Statement::DeclareCursor(d) if d.hold));
+}
+
+#[test]
+fn copy_takes_both_kinds_of_options() {
+    for sql in [
+        "COPY s (x, y) FROM STDIN WITH (FORMAT csv, HEADER true, DELIMITER ';', NULL 'NA')",
+        "COPY s (x, y) FROM STDIN WITH CSV HEADER DELIMITER ';' NULL AS 'NA'",
+    ] {
+        let Statement::Copy(copy) = one(sql) else { panic!() };
+        assert_eq!(copy.options.format, CopyFormat::Csv);
+        assert_eq!(copy.options.delimiter, Some(b';'));
+        assert!(matches!(copy.source, CopySource::Relation { columns, .. } if columns.len() == 2));
+    }
+    assert!(matches!(one("COPY (SELECT 1) TO STDOUT (FORMAT binary)"), Statement::Copy(c) if c.to));
+    assert_eq!(error("COPY s FROM STDIN (FORMAT text, QUOTE 'x')").0, "COPY quote available only in CSV mode");
+}
+
+#[test]
+fn errors_point_at_the_place() {
+    assert_eq!(error("SELECT 1; SELEC 2"), ("syntax error at or near \"SELEC\"".into(), Some(11)));
+    assert_eq!(error("SELECT * FROM"), ("syntax error at end of input".into(), Some(14)));
+    assert_eq!(error("SELECT 'abc"), ("unterminated quoted string at or near \"'abc\"".into(), Some(8)));
+    assert_eq!(error("CREATE STREAM s (x foo)"), ("type \"foo\" does not exist".into(), Some(20)));
+    assert_eq!(error("DROP STREAM s x"), ("syntax error at or near \"x\"".into(), Some(15)));
+    let nested = format!("SELECT {}1{}", "(".repeat(5000), ")".repeat(5000));
+    assert_eq!(parse(&nested).unwrap_err().state, SqlState::STATEMENT_TOO_COMPLEX);
+}
+
+#[test]
+fn inserts_are_recognised() {
+    let shape = |sql: &str| match one(sql) {
+        Statement::Sql(s) => match *s {
+            sqlparser::ast::Statement::Insert(insert) => insert_shape(&insert),
+            _ => None,
+        },
+        _ => None,
+    };
+    let rows = shape("INSERT INTO s (x, y) VALUES (1, 'a'), (-2.5, NULL), ($1, DEFAULT), ('1'::int, true)").unwrap().rows;
+    assert!(matches!(rows, InsertRows::Values(v) if v.len() == 4));
+    let rows = shape("insert into stream(x,y,z) select generate_series(1,1000),1,1").unwrap().rows;
+    assert!(matches!(rows, InsertRows::Series(c) if c.len() == 3));
+    assert!(shape("INSERT INTO s (x) SELECT a FROM t").is_none());
+    assert!(shape("INSERT INTO s (x) VALUES (1 + 1)").is_none());
+    assert!(shape("INSERT INTO s (x) VALUES (1) RETURNING x").is_none());
+}
+
+#[test]
+fn streams_are_inferred() {
+    let query = parse_query("WITH c AS (SELECT 1) SELECT sum(x::int), y FROM public.s WHERE x::bigint > 1 GROUP BY y").unwrap();
+    let names: Vec<_> = relations(&query).iter().map(ToString::to_string).collect();
+    assert_eq!(names, ["public.s"]);
+    assert_eq!(
+        infer_columns(&query, "s").unwrap(),
+        [("x".to_string(), Type::new(Scalar::Int8)), ("y".to_string(), Type::new(Scalar::Text))]
+    );
+    let conflict = parse_query("SELECT x::int, x::date FROM s").unwrap();
+    assert_eq!(infer_columns(&conflict, "s").unwrap_err().state, SqlState::DATATYPE_MISMATCH);
+}
+
+/// Whatever the words, there is an answer.
+#[test]
+fn token_soup_never_panics() {
+    const WORDS: [&str; 32] = [
+        "CREATE", "CONTINUOUS", "VIEW", "STREAM", "SELECT", "FROM", "(", ")", ",", "x", "'a'", "1", ";", "AS", "WITH", "=",
+        "COPY", "STDIN", "INSERT", "INTO", "VALUES", "$1", "SET", "TO", "ALTER", "ADD", "COLUMN", "int", "::", "\"é\"", "DROP", "*",
+    ];
+    let seed = std::env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(0x5eed_u64);
+    println!("SEED={seed}");
+    let mut state = seed;
+    for _ in 0..4000 {
+        let mut text = String::new();
+        for _ in 0..(state % 24) {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            text.push_str(WORDS[(state >> 33) as usize % WORDS.len()]);
+            text.push(' ');
+        }
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        if let Err(e) = parse(&text) {
+            assert!(e.position.unwrap_or(1) <= text.chars().count() + 1, "{text}: {e:?}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! PostgreSQL's meaning of SQL on DataFusion's planner.
+//!
+//! A statement is prepared ([`prepare`]: names, literals, constructs become markers), planned by DataFusion with our
+//! hooks (`lower`: each operator, cast and call is resolved by PostgreSQL's rules and becomes a typed expression), and
+//! analyzed (`set_operation`). Errors come back through [`plan_error`].
+//!
+//! ```text
+//! text ─ parser ─► AST ─ prepare ─► AST with markers ─ DataFusion + lower ─► typed LogicalPlan
+//! ```
+
+pub mod coerce;
+mod error;
+mod lower;
+mod marker;
+mod name;
+mod prepare;
+pub mod resolve;
+mod set_operation;
+pub mod types;
+pub mod vars;
+
+use std::sync::Arc;
+
+use datafusion::common::config::Dialect;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::optimizer::Analyzer;
+use datafusion::prelude::SessionConfig;
+
+pub use error::{plan_error, plan_error_in};
+pub use name::display_name;
+pub use prepare::{prepare, prepare_expr, prepare_query};
+pub use vars::SessionVars;
+
+/// A builder of session states that plan PostgreSQL's SQL.
+pub fn session_state_builder() -> SessionStateBuilder {
+    configure(SessionStateBuilder::new_with_default_features().with_config(session_config()))
+}
+
+/// The configuration that the hooks rely on.
+pub fn session_config() -> SessionConfig {
+    let mut config = SessionConfig::new().with_target_partitions(1).with_information_schema(false);
+    let options = config.options_mut();
+    options.catalog.default_catalog = "tidemill".into();
+    options.catalog.default_schema = "public".into();
+    options.sql_parser.dialect = Dialect::PostgreSQL;
+    options.sql_parser.map_string_types_to_utf8view = false;
+    options.sql_parser.collect_spans = true;
+    // Ours to sort out: literals are typed by us, and view types do not reach the wire.
+    options.sql_parser.parse_float_as_decimal = true;
+    options.optimizer.expand_views_at_output = true;
+    options.execution.time_zone = None;
+    options.extensions.insert(SessionVars::default());
+    config
+}
+
+/// Adds our planners, rules and functions to a state that is being built.
+pub fn configure(builder: SessionStateBuilder) -> SessionStateBuilder {
+    let mut builder = builder;
+    let mut planners = builder.expr_planners().take().unwrap_or_default();
+    planners.insert(0, Arc::new(lower::Lowering));
+    let mut rules = Analyzer::new().rules;
+    rules.insert(0, Arc::new(set_operation::UnionTypes));
+    let mut functions = builder.scalar_functions().take().unwrap_or_default();
+    // A name that is ours must not fall back to DataFusion's function of that name.
+    functions.retain(|f| crate::function::registry().function(f.name()).is_empty());
+    functions.push(Arc::new(marker::Pack::udf()));
+    builder
+        .with_expr_planners(planners)
+        .with_type_planner(Arc::new(types::Types))
+        .with_analyzer_rules(rules)
+        .with_scalar_functions(functions)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+//! Which type becomes which, when, and what several types have in common: `pg_cast` and `select_common_type`.
+
+use datafusion::common::DFSchema;
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::expr::Placeholder;
+use datafusion::logical_expr::{Expr, ExprSchemable};
+use std::sync::Arc;
+
+use super::resolve::Arg;
+use crate::error::{Result, SqlError, SqlState};
+use crate::function::cast;
+use crate::types::{Scalar, Type};
+
+/// Where a cast is wanted; each allows all that the one before allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Context {
+    Implicit,
+    Assignment,
+    Explicit,
+}
+
+/// `pg_type.typcategory`.
+pub fn category(ty: Type) -> char {
+    if ty.array {
+        return 'A';
+    }
+    match ty.scalar {
+        Scalar::Bool => 'B',
+        Scalar::Int2
+        | Scalar::Int4
+        | Scalar::Int8
+        | Scalar::Float4
+        | Scalar::Float8
+        | Scalar::Numeric
+        | Scalar::Oid => 'N',
+        Scalar::Text | Scalar::Varchar | Scalar::Bpchar | Scalar::Name => 'S',
+        Scalar::Date | Scalar::Time | Scalar::Timestamp | Scalar::Timestamptz => 'D',
+        Scalar::Interval => 'T',
+        Scalar::Bytea | Scalar::Uuid | Scalar::Json | Scalar::Jsonb => 'U',
+    }
+}
+
+/// `pg_type.typispreferred`.
+pub fn preferred(ty: Type) -> bool {
+    use Scalar::*;
+    !ty.array && matches!(ty.scalar, Bool | Float8 | Oid | Text | Timestamptz | Interval)
+}
+
+/// Whether two types are one for the choice of a function: the string types share their functions.
+pub fn same(a: Type, b: Type) -> bool {
+    a.array == b.array && (a.scalar == b.scalar || (is_string(a.scalar) && is_string(b.scalar)))
+}
+
+pub fn is_string(scalar: Scalar) -> bool {
+    matches!(scalar, Scalar::Text | Scalar::Varchar | Scalar::Bpchar | Scalar::Name)
+}
+
+pub fn castable(from: Type, to: Type, context: Context) -> bool {
+    if from.array != to.array {
+        // An array's text form can be had, and read.
+        return context == Context::Explicit && is_string(if from.array { to.scalar } else { from.scalar })
+            || (context == Context::Assignment && from.array && is_string(to.scalar));
+    }
+    scalar_cast(from.scalar, to.scalar).is_some_and(|needed| context >= needed)
+}
+
+/// The least context in which there is a cast.
+fn scalar_cast(from: Scalar, to: Scalar) -> Option<Context> {
+    use Context::*;
+    use Scalar::*;
+    if from == to || (is_string(from) && is_string(to)) {
+        return Some(Implicit);
+    }
+    Some(match (from, to) {
+        (Int2, Int4 | Int8 | Float4 | Float8 | Numeric | Oid) => Implicit,
+        (Int4, Int8 | Float4 | Float8 | Numeric | Oid) => Implicit,
+        (Int8, Float4 | Float8 | Numeric | Oid) => Implicit,
+        (Numeric, Float4 | Float8) => Implicit,
+        (Float4, Float8) => Implicit,
+        (Oid, Int8) => Assignment,
+        (Int4, Int2) | (Int8, Int2 | Int4) | (Oid, Int4) => Assignment,
+        (Float4 | Float8, Int2 | Int4 | Int8 | Numeric) | (Float8, Float4) => Assignment,
+        (Numeric, Int2 | Int4 | Int8) => Assignment,
+        (Bool, Int4) | (Int4, Bool) => Explicit,
+        (Date, Timestamp | Timestamptz) | (Timestamp, Timestamptz) => Implicit,
+        (Time, Interval) => Implicit,
+        (Timestamp, Date | Time) | (Timestamptz, Date | Timestamp | Time) | (Interval, Time) => Assignment,
+        (Json, Jsonb) | (Jsonb, Json) => Assignment,
+        (Jsonb, Bool | Int2 | Int4 | Int8 | Float4 | Float8 | Numeric) => Explicit,
+        // Input and output functions.
+        (_, to) if is_string(to) => Assignment,
+        (from, _) if is_string(from) => Explicit,
+        _ => return None,
+    })
+}
+
+/// The type of an expression, or that it is unknown.
+pub fn type_of(expr: &Expr, schema: &DFSchema) -> Result<Arg> {
+    match expr {
+        Expr::Literal(ScalarValue::Utf8(_) | ScalarValue::Null, None) => Ok(None),
+        Expr::Placeholder(placeholder) if placeholder.field.is_none() => Ok(None),
+        _ => {
+            let (_, field) = expr.to_field(schema).map_err(super::error::plan_error)?;
+            if field.data_type().is_null() {
+                return Ok(None);
+            }
+            Type::of_field(&field).map(Some)
+        }
+    }
+}
+
+/// The common type of alternatives (`CASE`, `UNION`, `VALUES`, `ARRAY`, ...); text if nothing is known.
+pub fn common(what: &str, types: impl IntoIterator<Item = Arg>) -> Result<Type> {
+    let mut chosen: Option<Type> = None;
+    for ty in types.into_iter().flatten() {
+        let Some(so_far) = chosen else {
+            chosen = Some(ty);
+            continue;
+        };
+        if so_far == ty {
+            continue;
+        }
+        if category(so_far) != category(ty) {
+            return Err(SqlError::new(
+                SqlState::DATATYPE_MISMATCH,
+                format!("{what} types {} and {} cannot be matched", plain(so_far), plain(ty)),
+            ));
+        }
+        if !preferred(so_far)
+            && castable(so_far, ty, Context::Implicit)
+            && !castable(ty, so_far, Context::Implicit)
+        {
+            chosen = Some(ty);
+        } else if !castable(ty, so_far, Context::Implicit) {
+            return Err(SqlError::new(
+                SqlState::CANNOT_COERCE,
+                format!("{what} could not convert type {} to {}", plain(ty), plain(so_far)),
+            ));
+        } else if so_far.scalar == ty.scalar {
+            // Different modifiers: none.
+            chosen = Some(so_far.with_typmod(-1));
+        }
+    }
+    Ok(chosen.unwrap_or(Type::new(Scalar::Text)))
+}
+
+fn plain(ty: Type) -> String {
+    ty.with_typmod(-1).display()
+}
+
+/// Casts an expression of type `from`, or fails as PostgreSQL does when there is no such cast.
+pub fn cast_expr(expr: Expr, from: Arg, to: Type, context: Context) -> Result<Expr> {
+    let Some(from) = from else { return cast_unknown(expr, to, context) };
+    if !castable(from, to, context) {
+        return Err(SqlError::new(
+            SqlState::CANNOT_COERCE,
+            format!("cannot cast type {} to {}", plain(from), plain(to)),
+        ));
+    }
+    cast::expr(expr, from, to, context == Context::Explicit)
+}
+
+/// A string literal is read by the type's input function, here and now if that depends on no setting.
+fn cast_unknown(expr: Expr, to: Type, context: Context) -> Result<Expr> {
+    match expr {
+        Expr::Placeholder(Placeholder { id, .. }) => {
+            let field = Arc::new(to.with_typmod(-1).field(id.clone()));
+            let parameter = Expr::Placeholder(Placeholder::new_with_field(id, Some(field)));
+            if to.typmod >= 0 { cast::expr(parameter, to.with_typmod(-1), to, true) } else { Ok(parameter) }
+        }
+        Expr::Literal(value, None) => cast::literal(value, to, context == Context::Explicit),
+        other => cast::expr(other, Type::new(Scalar::Text), to, context == Context::Explicit),
+    }
+}

@@ -1,0 +1,238 @@
+//! What a DataFusion error means in PostgreSQL's terms. The only place that reads DataFusion's messages.
+
+use std::error::Error;
+
+use arrow::error::ArrowError;
+use datafusion::common::{Column, SchemaError};
+use datafusion::error::DataFusionError;
+
+use crate::error::{SqlError, SqlState};
+
+/// The error to report for an error of planning or execution.
+pub fn plan_error(error: DataFusionError) -> SqlError {
+    if let Some(found) = own_error(&error) {
+        return found.clone();
+    }
+    match error {
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => plan_error(*inner),
+        DataFusionError::Collection(errors) => match errors.into_iter().next() {
+            Some(first) => plan_error(first),
+            None => SqlError::internal("an empty collection of errors"),
+        },
+        DataFusionError::Shared(inner) => from_text(&inner),
+        DataFusionError::SchemaError(schema, _) => schema_error(*schema),
+        DataFusionError::ArrowError(arrow, _) => arrow_error(&arrow),
+        other => from_text(&other),
+    }
+}
+
+/// As [`plan_error`], with the position of the name that the message quotes, when the statement has it.
+pub fn plan_error_in(error: DataFusionError, sql: &str) -> SqlError {
+    let error = plan_error(error);
+    if error.position.is_some() {
+        return error;
+    }
+    let names_object = [
+        SqlState::UNDEFINED_COLUMN,
+        SqlState::UNDEFINED_TABLE,
+        SqlState::AMBIGUOUS_COLUMN,
+        SqlState::GROUPING_ERROR,
+        SqlState::UNDEFINED_FUNCTION,
+    ];
+    if !names_object.contains(&error.state) {
+        return error;
+    }
+    match quoted(&error.message).and_then(|name| position_of(name, sql)) {
+        Some(position) => error.with_position(position),
+        None => error,
+    }
+}
+
+/// An error of ours that went through DataFusion.
+fn own_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a SqlError> {
+    let mut current = Some(error);
+    while let Some(error) = current {
+        if let Some(found) = error.downcast_ref::<SqlError>() {
+            return Some(found);
+        }
+        let inner: Option<&'a (dyn Error + 'static)> = match error.downcast_ref::<DataFusionError>() {
+            Some(DataFusionError::External(inner)) => Some(&**inner),
+            Some(DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner)) => {
+                Some(&**inner)
+            }
+            Some(DataFusionError::Shared(inner)) => Some(&**inner),
+            Some(DataFusionError::Collection(errors)) => errors.first().map(|e| e as _),
+            Some(DataFusionError::ArrowError(inner, _)) => Some(&**inner),
+            Some(_) => None,
+            None => match error.downcast_ref::<ArrowError>() {
+                Some(ArrowError::ExternalError(inner)) => Some(&**inner),
+                _ => None,
+            },
+        };
+        current = inner.or_else(|| error.source());
+    }
+    None
+}
+
+fn schema_error(error: SchemaError) -> SqlError {
+    match error {
+        SchemaError::FieldNotFound { field, .. } => SqlError::new(
+            SqlState::UNDEFINED_COLUMN,
+            match &field.relation {
+                Some(relation) => format!("column {}.{} does not exist", relation.table(), field.name),
+                None => format!("column \"{}\" does not exist", field.name),
+            },
+        ),
+        SchemaError::AmbiguousReference { field } => SqlError::new(
+            SqlState::AMBIGUOUS_COLUMN,
+            format!("column reference \"{}\" is ambiguous", field.name),
+        ),
+        SchemaError::DuplicateQualifiedField { qualifier, .. } => SqlError::new(
+            SqlState::DUPLICATE_ALIAS,
+            format!("table name \"{}\" specified more than once", qualifier.table()),
+        ),
+        SchemaError::DuplicateUnqualifiedField { name } => SqlError::new(
+            SqlState::DUPLICATE_COLUMN,
+            format!("column \"{}\" specified more than once", super::name::display_name(&name)),
+        ),
+    }
+}
+
+/// What Arrow's kernels say; ours say it better, so this is for the few kernels that run by themselves.
+fn arrow_error(error: &ArrowError) -> SqlError {
+    match error {
+        ArrowError::DivideByZero => SqlError::division_by_zero(),
+        ArrowError::ArithmeticOverflow(message) => {
+            SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("value out of range: {message}"))
+        }
+        ArrowError::CastError(message) | ArrowError::ParseError(message) => {
+            SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, message.clone())
+        }
+        ArrowError::MemoryError(message) => SqlError::new(SqlState::OUT_OF_MEMORY, message.clone()),
+        other => SqlError::internal(other.to_string()),
+    }
+}
+
+fn from_text(error: &DataFusionError) -> SqlError {
+    let text = message(error);
+    if let Some(problem) =
+        text.contains("regex parse error").then(|| between(&text, "error: ", "\n")).flatten()
+    {
+        let message = format!("invalid regular expression: {problem}");
+        return SqlError::new(SqlState::INVALID_REGULAR_EXPRESSION, message);
+    }
+    match error {
+        DataFusionError::ResourcesExhausted(_) => {
+            SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory").with_detail(sentence(&text))
+        }
+        DataFusionError::NotImplemented(_) => SqlError::unsupported(lower_first(&text)),
+        DataFusionError::SQL(..) => SqlError::syntax(text),
+        DataFusionError::Plan(_) | DataFusionError::SchemaError(..) => planning(&text),
+        DataFusionError::ArrowError(arrow, _) => arrow_error(arrow),
+        DataFusionError::IoError(_) => SqlError::new(SqlState::IO_ERROR, text),
+        _ => SqlError::internal(text),
+    }
+}
+
+fn planning(text: &str) -> SqlError {
+    if let Some(function) = between(text, "Invalid function '", "'") {
+        return SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("function {function} does not exist")).with_hint(
+            "No function matches the given name and argument types. You might need to add explicit type casts.",
+        );
+    }
+    if let Some(table) = between(text, "table '", "' not found").or(between(text, "Table not found: ", "\n"))
+    {
+        let shown: Vec<&str> = table.split('.').collect();
+        let name = match shown[..] {
+            [_, "public", name] => name.to_string(),
+            [_, schema, name] => format!("{schema}.{name}"),
+            _ => table.to_string(),
+        };
+        return SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"));
+    }
+    if let Some(column) = between(text, "While expanding wildcard, column \"", "\" must appear") {
+        return grouping(column);
+    }
+    if let Some(column) = between(text, "HAVING clause references: ", " must appear") {
+        return grouping(column);
+    }
+    if text.contains("Ambiguous") || text.contains("ambiguous") {
+        return SqlError::new(SqlState::AMBIGUOUS_COLUMN, lower_first(text));
+    }
+    if text.contains("must be the same number of columns") || text.contains("have the same number of columns")
+    {
+        return SqlError::syntax("each UNION query must have the same number of columns");
+    }
+    if text.contains("Order by column out of bounds") || text.contains("Order by index") {
+        return SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, lower_first(text));
+    }
+    if text.contains("Inconsistent data length across values list") {
+        return SqlError::syntax("VALUES lists must all be the same length");
+    }
+    SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, lower_first(text))
+}
+
+fn grouping(column: &str) -> SqlError {
+    let column = Column::from_qualified_name(column);
+    let name = match &column.relation {
+        Some(relation) => format!("{}.{}", relation.table(), column.name),
+        None => column.name,
+    };
+    SqlError::new(
+        SqlState::GROUPING_ERROR,
+        format!("column \"{name}\" must appear in the GROUP BY clause or be used in an aggregate function"),
+    )
+}
+
+/// DataFusion's message without the class of the error in front and the backtrace behind.
+fn message(error: &DataFusionError) -> String {
+    let text = error.message().into_owned();
+    match text.split_once(DataFusionError::BACK_TRACE_SEP) {
+        Some((text, _)) => text.to_string(),
+        None => text,
+    }
+}
+
+fn between<'a>(text: &'a str, start: &str, end: &str) -> Option<&'a str> {
+    let rest = &text[text.find(start)? + start.len()..];
+    Some(rest.split(end).next().unwrap_or(rest))
+}
+
+fn lower_first(text: &str) -> String {
+    let mut chars = text.trim_end_matches('.').chars();
+    match chars.next() {
+        Some(first) => first.to_lowercase().chain(chars).collect(),
+        None => String::new(),
+    }
+}
+
+fn sentence(text: &str) -> String {
+    if text.ends_with('.') { text.to_string() } else { format!("{text}.") }
+}
+
+/// The name that a message is about: in quotes, or what follows `column` or `function`.
+fn quoted(message: &str) -> Option<&str> {
+    if let Some(name) = between(message, "\"", "\"") {
+        return Some(name);
+    }
+    let rest = message.strip_prefix("column ").or(message.strip_prefix("function "))?;
+    rest.split([' ', '(']).next()
+}
+
+/// Where a name stands as a word, in characters from 1.
+fn position_of(name: &str, sql: &str) -> Option<usize> {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let (haystack, needle) = (sql.to_lowercase(), name.to_lowercase());
+    // Lower case must not move the positions.
+    if haystack.len() != sql.len() {
+        return None;
+    }
+    let found = haystack.match_indices(&needle).find(|(at, _)| {
+        !haystack[..*at].ends_with(is_word) && !haystack[at + needle.len()..].starts_with(is_word)
+    });
+    match found {
+        Some((at, _)) => Some(sql[..at].chars().count() + 1),
+        // A qualified name may be written without its qualifier.
+        None => name.rsplit_once('.').and_then(|(_, last)| position_of(last, sql)),
+    }
+}

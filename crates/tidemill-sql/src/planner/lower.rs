@@ -1,0 +1,282 @@
+//! Typed expressions from operators and markers: the hook that DataFusion's SQL planner calls for each binary operator.
+
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::logical_expr::expr::{BinaryExpr, Case, InList, Unnest};
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::{Expr, Operator, lit};
+use sqlparser::ast::BinaryOperator;
+
+use super::coerce::{self, Context};
+use super::marker;
+use super::resolve::{self, Arg};
+use crate::error::{Result, SqlError, SqlState};
+use crate::function::{self, Param, external, registry};
+use crate::types::{Scalar, Type};
+
+/// PostgreSQL's operators and functions for DataFusion's SQL planner.
+#[derive(Debug)]
+pub struct Lowering;
+
+impl ExprPlanner for Lowering {
+    fn plan_binary_op(
+        &self,
+        expr: RawBinaryExpr,
+        schema: &DFSchema,
+    ) -> datafusion::error::Result<PlannerResult<RawBinaryExpr>> {
+        Scope { schema }.lower(expr).map(PlannerResult::Planned).map_err(external)
+    }
+}
+
+/// What names mean where an expression stands.
+struct Scope<'a> {
+    schema: &'a DFSchema,
+}
+
+impl Scope<'_> {
+    fn lower(&self, RawBinaryExpr { op, left, right }: RawBinaryExpr) -> Result<Expr> {
+        let name = match &op {
+            BinaryOperator::And => return self.logical("AND", Operator::And, left, right),
+            BinaryOperator::Or => return self.logical("OR", Operator::Or, left, right),
+            BinaryOperator::Custom(name) => name.clone(),
+            other => other.to_string(),
+        };
+        match name.as_str() {
+            marker::CALL => self.call(&string(&right)?, marker::unpack(left)),
+            marker::CAST => {
+                let from = self.type_of(&left)?;
+                coerce::cast_expr(left, from, decode(&right)?, Context::Explicit)
+            }
+            marker::LITERAL => coerce::cast_expr(left, None, decode(&right)?, Context::Explicit),
+            marker::CASE => self.case(marker::unpack(left), !string(&right)?.is_empty()),
+            marker::IN => self.in_list(left, marker::unpack(right), false),
+            marker::NOT_IN => self.in_list(left, marker::unpack(right), true),
+            marker::ARRAY => self.array(marker::unpack(left)),
+            marker::PREFIX => self.operator(&string(&right)?, vec![left]),
+            marker::UNIFY => self.unify(marker::unpack(left), &string(&right)?),
+            marker::BOOLEAN => self.boolean(left, &string(&right)?),
+            marker::DISTINCT => self.distinct(left, Operator::IsDistinctFrom, right),
+            marker::NOT_DISTINCT => self.distinct(left, Operator::IsNotDistinctFrom, right),
+            "!=" => self.operator("<>", vec![left, right]),
+            name => match (name.strip_prefix(marker::ANY), name.strip_prefix(marker::ALL)) {
+                (Some(op), _) => self.quantified(op, false, left, right),
+                (_, Some(op)) => self.quantified(op, true, left, right),
+                _ => self.operator(name, vec![left, right]),
+            },
+        }
+    }
+
+    fn type_of(&self, expr: &Expr) -> Result<Arg> {
+        coerce::type_of(expr, self.schema)
+    }
+
+    fn types_of(&self, exprs: &[Expr]) -> Result<Vec<Arg>> {
+        exprs.iter().map(|e| self.type_of(e)).collect()
+    }
+
+    fn operator(&self, name: &str, operands: Vec<Expr>) -> Result<Expr> {
+        let types = self.types_of(&operands)?;
+        let name = if name == "!=" { "<>" } else { name };
+        let (overload, targets) = resolve::operator(name, registry().operator(name), &types)?;
+        function::call(overload, cast_all(operands, &types, &targets)?)
+    }
+
+    fn call(&self, name: &str, args: Vec<Expr>) -> Result<Expr> {
+        let types = self.types_of(&args)?;
+        match name {
+            "coalesce" | "greatest" | "least" => return self.alternatives(name, args, &types),
+            "nullif" if args.len() == 2 => return self.nullif(args),
+            "pg_typeof" if args.len() == 1 => return function::system::type_name(&resolve::names(&types)[0]),
+            _ => {}
+        }
+        // `text(x)`, `int4(x)`: a type's name is a cast when nothing else has that name.
+        let overloads = registry().function(name);
+        if overloads.is_empty()
+            && let (Some(scalar), [_]) = (Scalar::from_name(name), &args[..])
+        {
+            let (Some(arg), from) = (args.into_iter().next(), types[0]) else {
+                return Err(SqlError::internal("a call without its argument"));
+            };
+            return coerce::cast_expr(arg, from, Type::new(scalar), Context::Explicit);
+        }
+        let (overload, targets) = resolve::function(name, overloads, &types)?;
+        let args = args
+            .into_iter()
+            .zip(types.iter().zip(&targets))
+            .enumerate()
+            .map(|(i, (arg, (from, to)))| match overload.param(i) {
+                // Any type as it is; only `unknown` becomes text.
+                Param::Any if from.is_some() => Ok(arg),
+                _ => coerce::cast_expr(arg, *from, *to, Context::Implicit),
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let call = function::call(overload, args)?;
+        Ok(if overload.set { Expr::Unnest(Unnest::new(call)) } else { call })
+    }
+
+    fn alternatives(&self, name: &str, args: Vec<Expr>, types: &[Arg]) -> Result<Expr> {
+        let shown = name.to_uppercase();
+        let target = coerce::common(&shown, types.iter().copied())?;
+        let args = cast_all(args, types, &vec![target; types.len()])?;
+        match name {
+            "coalesce" => Ok(datafusion::functions::core::expr_fn::coalesce(args)),
+            _ => {
+                let (overload, _) = resolve::function(name, registry().function(name), &[Some(target)])?;
+                function::call(overload, args)
+            }
+        }
+    }
+
+    fn nullif(&self, args: Vec<Expr>) -> Result<Expr> {
+        let equal = self.operator("=", args.clone())?;
+        let Some(first) = args.into_iter().next() else {
+            return Err(SqlError::internal("nullif without arguments"));
+        };
+        let from = self.type_of(&first)?;
+        let first = match from {
+            Some(_) => first,
+            None => coerce::cast_expr(first, None, Type::new(Scalar::Text), Context::Implicit)?,
+        };
+        let null = cast_null(from.unwrap_or(Type::new(Scalar::Text)))?;
+        Ok(Expr::Case(Case::new(None, vec![(Box::new(equal), Box::new(null))], Some(Box::new(first)))))
+    }
+
+    fn case(&self, mut parts: Vec<Expr>, has_else: bool) -> Result<Expr> {
+        let otherwise = if has_else { parts.pop() } else { None };
+        let mut conditions = vec![];
+        let mut results = vec![];
+        for (i, part) in parts.into_iter().enumerate() {
+            if i % 2 == 0 { conditions.push(self.boolean(part, "CASE/WHEN")?) } else { results.push(part) }
+        }
+        results.extend(otherwise);
+        let types = self.types_of(&results)?;
+        // ELSE decides first, as in PostgreSQL.
+        let last = if has_else { types.last().copied() } else { None };
+        let target = coerce::common("CASE", last.into_iter().chain(types.iter().copied()))?;
+        let mut results = cast_all(results, &types, &vec![target; types.len()])?;
+        let otherwise = if has_else { results.pop() } else { Some(cast_null(target)?) };
+        let arms = conditions.into_iter().map(Box::new).zip(results.into_iter().map(Box::new)).collect();
+        Ok(Expr::Case(Case::new(None, arms, otherwise.map(Box::new))))
+    }
+
+    /// `x IN (a, b)` over one type; `x = a OR x = b` when the types differ in category, so that each comparison is judged.
+    fn in_list(&self, expr: Expr, list: Vec<Expr>, negated: bool) -> Result<Expr> {
+        let mut types = vec![self.type_of(&expr)?];
+        types.extend(self.types_of(&list)?);
+        let numeric =
+            |ty: &Arg| matches!(ty, Some(ty) if matches!(ty.scalar, Scalar::Numeric | Scalar::Interval));
+        match coerce::common("IN", types.iter().copied()) {
+            Ok(target) if !target.array && !types.iter().any(numeric) => {
+                let expr = coerce::cast_expr(expr, types[0], target, Context::Implicit)?;
+                let list = cast_all(list, &types[1..], &vec![target; types.len() - 1])?;
+                Ok(Expr::InList(InList::new(Box::new(expr), list, negated)))
+            }
+            _ => {
+                let comparisons = list
+                    .into_iter()
+                    .map(|item| self.operator("=", vec![expr.clone(), item]))
+                    .collect::<Result<Vec<_>>>()?;
+                let any = comparisons.into_iter().reduce(Expr::or).unwrap_or(lit(false));
+                Ok(if negated { Expr::Not(Box::new(any)) } else { any })
+            }
+        }
+    }
+
+    fn array(&self, items: Vec<Expr>) -> Result<Expr> {
+        let types = self.types_of(&items)?;
+        let element = coerce::common("ARRAY", types.iter().copied())?;
+        if element.array {
+            return Err(SqlError::unsupported("arrays of more than one dimension are not supported"));
+        }
+        let items = cast_all(items, &types, &vec![element; types.len()])?;
+        if items.is_empty() {
+            let name = "array_of_nothing";
+            let (overload, _) = resolve::function(name, registry().function(name), &[])?;
+            return function::call(overload, items);
+        }
+        let (overload, _) = resolve::function("array_of", registry().function("array_of"), &[Some(element)])?;
+        function::call(overload, items)
+    }
+
+    /// The first expression in the type that all have in common.
+    fn unify(&self, exprs: Vec<Expr>, what: &str) -> Result<Expr> {
+        let types = self.types_of(&exprs)?;
+        let target = coerce::common(what, types.iter().copied())?;
+        let first = exprs.into_iter().next().ok_or_else(|| SqlError::internal("nothing to unify"))?;
+        coerce::cast_expr(first, types[0], target, Context::Implicit)
+    }
+
+    fn logical(&self, name: &str, op: Operator, left: Expr, right: Expr) -> Result<Expr> {
+        let (left, right) = (self.boolean(left, name)?, self.boolean(right, name)?);
+        Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right))))
+    }
+
+    fn boolean(&self, expr: Expr, place: &str) -> Result<Expr> {
+        let boolean = Type::new(Scalar::Bool);
+        match self.type_of(&expr)? {
+            Some(ty) if ty == boolean => Ok(expr),
+            Some(ty) => Err(SqlError::new(
+                SqlState::DATATYPE_MISMATCH,
+                format!(
+                    "argument of {place} must be type boolean, not type {}",
+                    ty.with_typmod(-1).display()
+                ),
+            )),
+            None => coerce::cast_expr(expr, None, boolean, Context::Implicit),
+        }
+    }
+
+    /// DataFusion has the operator; what `=` compares for these types is what is to be distinct.
+    fn distinct(&self, left: Expr, op: Operator, right: Expr) -> Result<Expr> {
+        match self.operator("=", vec![left, right])? {
+            Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => {
+                Ok(Expr::BinaryExpr(BinaryExpr::new(left, op, right)))
+            }
+            _ => Err(SqlError::unsupported("IS DISTINCT FROM is not supported for this type")),
+        }
+    }
+
+    /// `x op ANY (array)`: true if some comparison is, else null if one is null.
+    fn quantified(&self, op: &str, all: bool, left: Expr, right: Expr) -> Result<Expr> {
+        let (mut left_type, mut right_type) = (self.type_of(&left)?, self.type_of(&right)?);
+        let item = |ty: Type| Type { array: false, ..ty };
+        let element = match (left_type, right_type) {
+            (_, Some(ty)) if !ty.array => {
+                let message = format!("op {}/ALL (array) requires array on right side", "ANY");
+                return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+            }
+            (left, right) => coerce::common("ANY", [left, right.map(item)])?,
+        };
+        let array = Type { array: true, ..element };
+        let left = coerce::cast_expr(left, left_type.take(), element, Context::Implicit)?;
+        let right = coerce::cast_expr(right, right_type.take(), array, Context::Implicit)?;
+        let name = if all { "array_compare_all" } else { "array_compare_any" };
+        let types = [Some(element), Some(array), Some(Type::new(Scalar::Text))];
+        let (overload, _) = resolve::function(name, registry().function(name), &types)?;
+        let text = Expr::Literal(ScalarValue::Utf8(Some(op.to_string())), None);
+        function::call(overload, vec![left, right, text])
+    }
+}
+
+fn cast_all(exprs: Vec<Expr>, from: &[Arg], to: &[Type]) -> Result<Vec<Expr>> {
+    exprs
+        .into_iter()
+        .zip(from.iter().zip(to))
+        .map(|(expr, (from, to))| coerce::cast_expr(expr, *from, *to, Context::Implicit))
+        .collect()
+}
+
+fn cast_null(ty: Type) -> Result<Expr> {
+    coerce::cast_expr(Expr::Literal(ScalarValue::Null, None), None, ty, Context::Implicit)
+}
+
+fn string(expr: &Expr) -> Result<String> {
+    match expr {
+        Expr::Literal(ScalarValue::Utf8(Some(text)), _) => Ok(text.clone()),
+        other => Err(SqlError::internal(format!("a marker without its text: {other}"))),
+    }
+}
+
+fn decode(expr: &Expr) -> Result<Type> {
+    let text = string(expr)?;
+    marker::decode(&text).ok_or_else(|| SqlError::internal(format!("a marker without its type: {text}")))
+}

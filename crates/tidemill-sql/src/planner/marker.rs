@@ -1,0 +1,159 @@
+//! Markers: how [`super::prepare`] hands a construct to [`super::lower`] through DataFusion's SQL planner.
+//!
+//! The planner asks extensions about one kind of expression only with the schema at hand: the binary operator. So each
+//! construct whose types follow PostgreSQL's rules is written as a binary operator with a private name:
+//!
+//! ```text
+//! x::numeric(10,2)     x  cast  'numeric,false,655366'
+//! lower(x)             __pack(x)  call  'lower'
+//! CASE WHEN c THEN 1 ELSE 2.5 END     __pack(c, 1, 2.5)  case  'else'
+//! 42                   '42'  literal  'int4,false,-1'
+//! ```
+//!
+//! The operands are planned by DataFusion first; the marker then becomes an ordinary, fully typed expression. Names with
+//! a space can't come from a user's statement.
+
+use arrow::datatypes::DataType;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use sqlparser::ast;
+
+use crate::types::{Scalar, Type};
+
+pub const CALL: &str = "tidemill call";
+pub const CAST: &str = "tidemill cast";
+pub const LITERAL: &str = "tidemill literal";
+pub const CASE: &str = "tidemill case";
+pub const IN: &str = "tidemill in";
+pub const NOT_IN: &str = "tidemill not in";
+pub const ARRAY: &str = "tidemill array";
+pub const PREFIX: &str = "tidemill prefix";
+pub const BOOLEAN: &str = "tidemill boolean";
+pub const UNIFY: &str = "tidemill unify";
+pub const DISTINCT: &str = "tidemill distinct";
+pub const NOT_DISTINCT: &str = "tidemill not distinct";
+/// Followed by the operator.
+pub const ANY: &str = "tidemill any ";
+pub const ALL: &str = "tidemill all ";
+
+const PACK: &str = "__pack";
+
+pub fn op(name: &str, left: ast::Expr, right: ast::Expr) -> ast::Expr {
+    ast::Expr::BinaryOp {
+        left: Box::new(left),
+        op: ast::BinaryOperator::Custom(name.into()),
+        right: Box::new(right),
+    }
+}
+
+pub fn text(value: impl Into<String>) -> ast::Expr {
+    ast::Expr::value(ast::Value::SingleQuotedString(value.into()))
+}
+
+pub fn call(name: &str, args: Vec<ast::Expr>) -> ast::Expr {
+    op(CALL, pack(args), text(name))
+}
+
+pub fn cast(expr: ast::Expr, ty: Type) -> ast::Expr {
+    op(CAST, expr, text(encode(ty)))
+}
+
+/// A number as it is written, perhaps with a minus sign in front.
+pub fn literal(number: &str, ty: Type) -> ast::Expr {
+    op(LITERAL, text(number), text(encode(ty)))
+}
+
+/// The number of a literal marker.
+pub fn as_literal(expr: &ast::Expr) -> Option<(&str, Type)> {
+    match expr {
+        ast::Expr::BinaryOp { left, op: ast::BinaryOperator::Custom(name), right } if name == LITERAL => {
+            match (&**left, &**right) {
+                (ast::Expr::Value(number), ast::Expr::Value(ty)) => match (&number.value, &ty.value) {
+                    (ast::Value::SingleQuotedString(number), ast::Value::SingleQuotedString(ty)) => {
+                        Some((number, decode(ty)?))
+                    }
+                    _ => None,
+                },
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// Several operands as one.
+pub fn pack(args: Vec<ast::Expr>) -> ast::Expr {
+    let args = args.into_iter().map(|e| ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(e))).collect();
+    function(PACK, args)
+}
+
+pub fn function(name: &str, args: Vec<ast::FunctionArg>) -> ast::Expr {
+    ast::Expr::Function(ast::Function {
+        name: ast::ObjectName::from(vec![ast::Ident::new(name)]),
+        uses_odbc_syntax: false,
+        parameters: ast::FunctionArguments::None,
+        args: ast::FunctionArguments::List(ast::FunctionArgumentList {
+            duplicate_treatment: None,
+            args,
+            clauses: vec![],
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: vec![],
+    })
+}
+
+/// The operands of a pack after planning.
+pub fn unpack(expr: Expr) -> Vec<Expr> {
+    match expr {
+        Expr::ScalarFunction(function) if function.func.name() == PACK => function.args,
+        other => vec![other],
+    }
+}
+
+fn encode(ty: Type) -> String {
+    format!("{},{},{}", ty.scalar.typname(), ty.array, ty.typmod)
+}
+
+pub fn decode(text: &str) -> Option<Type> {
+    let mut parts = text.split(',');
+    let scalar = Scalar::ALL.into_iter().find(|s| Some(s.typname()) == parts.clone().next())?;
+    parts.next();
+    Some(Type { scalar, array: parts.next()?.parse().ok()?, typmod: parts.next()?.parse().ok()? })
+}
+
+/// The function that stands for a pack while DataFusion plans; it is never in a finished plan.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct Pack {
+    signature: Signature,
+}
+
+impl Pack {
+    pub fn udf() -> ScalarUDF {
+        ScalarUDF::new_from_impl(Self { signature: Signature::user_defined(Volatility::Immutable) })
+    }
+}
+
+impl ScalarUDFImpl for Pack {
+    fn name(&self) -> &str {
+        PACK
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> datafusion::error::Result<Vec<DataType>> {
+        Ok(types.to_vec())
+    }
+
+    fn return_type(&self, _: &[DataType]) -> datafusion::error::Result<DataType> {
+        Ok(DataType::Null)
+    }
+
+    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> datafusion::error::Result<ColumnarValue> {
+        datafusion::common::internal_err!("{PACK} is a marker of the planner")
+    }
+}

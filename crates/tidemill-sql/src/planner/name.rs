@@ -1,0 +1,129 @@
+//! The names of output columns: what PostgreSQL's `FigureColname` says, made unique by a suffix that the wire hides.
+
+use std::collections::HashSet;
+
+use sqlparser::ast::{self, Expr, SelectItem, Value};
+
+use super::types;
+
+/// What separates a name from the number that makes it unique: a character that nobody types.
+const SUFFIX: char = '\u{1}';
+
+/// The name to show to a client.
+pub fn display_name(name: &str) -> &str {
+    name.split_once(SUFFIX).map_or(name, |(shown, _)| shown)
+}
+
+/// Gives each expression of a select list its name, and equal names a suffix: DataFusion refuses duplicates.
+pub fn assign(projection: &mut [SelectItem]) {
+    let mut seen = HashSet::new();
+    for item in projection {
+        let (name, named) = match item {
+            SelectItem::UnnamedExpr(Expr::Identifier(ident)) => (fold(ident), !is_keyword_function(ident)),
+            SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => match parts.last() {
+                // Qualified columns may share a name.
+                Some(_)
+                    if parts.len() > 1
+                        && seen.insert(parts.iter().map(fold).collect::<Vec<_>>().join(".")) =>
+                {
+                    continue;
+                }
+                Some(last) => (fold(last), true),
+                None => continue,
+            },
+            SelectItem::UnnamedExpr(expr) => (figure(expr).unwrap_or("?column?".into()), false),
+            SelectItem::ExprWithAlias { alias, .. } => (fold(alias), true),
+            _ => continue,
+        };
+        let unique = unique(&mut seen, &name);
+        let keep = named && unique == name;
+        if keep {
+            continue;
+        }
+        let alias = ast::Ident::with_quote('"', unique);
+        let expr = match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => expr.clone(),
+            _ => continue,
+        };
+        *item = SelectItem::ExprWithAlias { expr, alias };
+    }
+}
+
+/// A function that is called without parentheses, but that the parser takes for a column.
+pub fn is_keyword_function(ident: &ast::Ident) -> bool {
+    ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("current_schema")
+}
+
+fn unique(seen: &mut HashSet<String>, name: &str) -> String {
+    let mut candidate = name.to_string();
+    let mut n = 0;
+    while !seen.insert(candidate.clone()) {
+        n += 1;
+        candidate = format!("{name}{SUFFIX}{n}");
+    }
+    candidate
+}
+
+/// An identifier as it is looked up: in lower case unless quoted.
+pub fn fold(ident: &ast::Ident) -> String {
+    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
+}
+
+/// The name that PostgreSQL gives an expression without an alias.
+fn figure(expr: &Expr) -> Option<String> {
+    strong(expr).or_else(|| weak(expr))
+}
+
+/// Names that win over the name of a type.
+fn strong(expr: &Expr) -> Option<String> {
+    let fixed = |name: &str| Some(name.to_string());
+    match expr {
+        Expr::Identifier(ident) => Some(fold(ident)),
+        Expr::CompoundIdentifier(parts) => parts.last().map(fold),
+        Expr::CompoundFieldAccess { root, .. } => strong(root),
+        Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => strong(inner),
+        Expr::Cast { expr, .. } => strong(expr),
+        Expr::Function(function) => function.name.0.last().and_then(|part| part.as_ident()).map(fold),
+        Expr::Extract { .. } => fixed("extract"),
+        Expr::Ceil { .. } => fixed("ceil"),
+        Expr::Floor { .. } => fixed("floor"),
+        Expr::Position { .. } => fixed("position"),
+        Expr::Substring { .. } => fixed("substring"),
+        Expr::Overlay { .. } => fixed("overlay"),
+        Expr::Trim { trim_where, .. } => fixed(match trim_where {
+            Some(ast::TrimWhereField::Leading) => "ltrim",
+            Some(ast::TrimWhereField::Trailing) => "rtrim",
+            _ => "btrim",
+        }),
+        Expr::AtTimeZone { .. } => fixed("timezone"),
+        Expr::Array(_) => fixed("array"),
+        Expr::Exists { .. } => fixed("exists"),
+        Expr::Tuple(_) => fixed("row"),
+        Expr::Subquery(query) => match &*query.body {
+            ast::SetExpr::Select(select) => match select.projection.first()? {
+                SelectItem::UnnamedExpr(expr) => figure(expr),
+                SelectItem::ExprWithAlias { alias, .. } => Some(fold(alias)),
+                _ => None,
+            },
+            _ => None,
+        },
+        Expr::Case { else_result: Some(otherwise), .. } => strong(otherwise),
+        _ => None,
+    }
+}
+
+/// Names that a cast or a CASE falls back to.
+fn weak(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Cast { expr, data_type, .. } => match strong(expr) {
+            Some(name) => Some(name),
+            None => types::name_of(data_type),
+        },
+        Expr::TypedString(typed) => types::name_of(&typed.data_type),
+        Expr::Interval(_) => Some("interval".into()),
+        Expr::Case { .. } => Some("case".into()),
+        Expr::Value(value) => matches!(value.value, Value::Boolean(_)).then(|| "bool".into()),
+        Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => weak(inner),
+        _ => None,
+    }
+}

@@ -1,0 +1,735 @@
+//! Rewrites a parsed statement so that DataFusion's SQL planner gives it PostgreSQL's meaning: constructs become markers
+//! (see [`super::marker`]), output columns get PostgreSQL's names, set-returning functions in FROM become subqueries.
+
+use std::ops::ControlFlow;
+
+use datafusion::execution::FunctionRegistry;
+use datafusion::execution::SessionState;
+use sqlparser::ast::{
+    self, AccessExpr, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Query, Select,
+    SetExpr, Statement, Subscript, TableFactor, TrimWhereField, UnaryOperator, Value, VisitMut, VisitorMut,
+};
+
+use super::{marker, name, types};
+use crate::error::{Result, SqlError, SqlState};
+use crate::function::registry;
+use crate::types::{Scalar, Type};
+
+/// Prepares a statement for planning in a session whose state is given: its functions are those that may be called.
+pub fn prepare(statement: &mut Statement, state: &SessionState) -> Result<()> {
+    run(statement, state)
+}
+
+/// As [`prepare`], for a query alone.
+pub fn prepare_query(query: &mut Query, state: &SessionState) -> Result<()> {
+    run(query, state)
+}
+
+/// As [`prepare`], for an expression alone.
+pub fn prepare_expr(expr: &mut Expr, state: &SessionState) -> Result<()> {
+    run(expr, state)
+}
+
+fn run<T: VisitMut>(node: &mut T, state: &SessionState) -> Result<()> {
+    match node.visit(&mut Rewriter { state }) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(*error),
+    }
+}
+
+struct Rewriter<'a> {
+    state: &'a SessionState,
+}
+
+impl VisitorMut for Rewriter<'_> {
+    type Break = Box<SqlError>;
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
+        name::assign(&mut select.projection);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
+        if let ast::GroupByExpr::Expressions(exprs, _) = &mut select.group_by {
+            exprs.iter_mut().for_each(restore_ordinal);
+        }
+        if let Some(ast::Distinct::On(exprs)) = &mut select.distinct {
+            exprs.iter_mut().for_each(restore_ordinal);
+        }
+        if let Some(condition) = select.selection.take() {
+            select.selection = Some(boolean(condition, "WHERE"));
+        }
+        if let Some(condition) = select.having.take() {
+            select.having = Some(boolean(condition, "HAVING"));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
+        if let SetExpr::Values(values) = &mut *query.body {
+            unify_columns(values);
+        }
+        if let Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(exprs), .. }) = &mut query.order_by {
+            exprs.iter_mut().for_each(|order| restore_ordinal(&mut order.expr));
+        }
+        match &mut query.limit_clause {
+            Some(ast::LimitClause::LimitOffset { limit, offset, .. }) => {
+                // LIMIT ALL and LIMIT NULL are no limit.
+                if let Some(Expr::Value(value)) = limit
+                    && value.value == Value::Null
+                {
+                    *limit = None;
+                }
+                limit.iter_mut().for_each(restore_ordinal);
+                offset.iter_mut().for_each(|offset| restore_ordinal(&mut offset.value));
+            }
+            Some(ast::LimitClause::OffsetCommaLimit { offset, limit }) => {
+                restore_ordinal(offset);
+                restore_ordinal(limit);
+            }
+            None => {}
+        }
+        if let Some(ast::Fetch { quantity: Some(quantity), .. }) = &mut query.fetch {
+            restore_ordinal(quantity);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
+        control(self.table_function(factor))
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        let taken = std::mem::replace(expr, Expr::value(Value::Null));
+        match self.rewrite(taken) {
+            Ok(rewritten) => {
+                *expr = rewritten;
+                ControlFlow::Continue(())
+            }
+            Err(error) => ControlFlow::Break(Box::new(error)),
+        }
+    }
+}
+
+fn control(result: Result<()>) -> ControlFlow<Box<SqlError>> {
+    match result {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => ControlFlow::Break(Box::new(error)),
+    }
+}
+
+/// A bare integer here is a position or a count, not a value of a type.
+fn restore_ordinal(expr: &mut Expr) {
+    if let Some((number, _)) = marker::as_literal(expr) {
+        let (digits, negative) = (number.trim_start_matches('-').to_string(), number.starts_with('-'));
+        let number = Expr::value(Value::Number(digits, false));
+        *expr = if negative {
+            Expr::UnaryOp { op: UnaryOperator::Minus, expr: Box::new(number) }
+        } else {
+            number
+        };
+    }
+}
+
+/// More different expressions in one column of VALUES than this are left to DataFusion's coercion.
+const VALUES_KINDS_MAX: usize = 16;
+
+/// Each column of VALUES has the common type of its rows. A row is planned by itself, so where the rows may differ each
+/// value is accompanied by one example of every other kind in its column.
+fn unify_columns(values: &mut ast::Values) {
+    let columns = values.rows.first().map_or(0, |row| row.content.len());
+    for column in 0..columns {
+        let mut kinds: Vec<(String, Expr)> = vec![];
+        for expr in values.rows.iter().filter_map(|row| row.content.get(column)) {
+            let kind = kind(expr);
+            if kinds.len() <= VALUES_KINDS_MAX && !kinds.iter().any(|(k, _)| *k == kind) {
+                kinds.push((kind, expr.clone()));
+            }
+        }
+        if kinds.len() < 2 || kinds.len() > VALUES_KINDS_MAX {
+            continue;
+        }
+        for expr in values.rows.iter_mut().filter_map(|row| row.content.get_mut(column)) {
+            let own = kind(expr);
+            let mut all = vec![std::mem::replace(expr, Expr::value(Value::Null))];
+            all.extend(kinds.iter().filter(|(k, _)| *k != own).map(|(_, example)| example.clone()));
+            *expr = marker::op(marker::UNIFY, marker::pack(all), marker::text("VALUES"));
+        }
+    }
+}
+
+/// Expressions of one kind have one type.
+fn kind(expr: &Expr) -> String {
+    match expr {
+        Expr::Value(value) => match value.value {
+            Value::Boolean(_) => "boolean".into(),
+            Value::Placeholder(_) => expr.to_string(),
+            _ => "unknown".into(),
+        },
+        Expr::BinaryOp { op: BinaryOperator::Custom(name), right, .. }
+            if name == marker::LITERAL || name == marker::CAST =>
+        {
+            right.to_string()
+        }
+        other => other.to_string(),
+    }
+}
+
+fn boolean(expr: Expr, place: &str) -> Expr {
+    marker::op(marker::BOOLEAN, expr, marker::text(place))
+}
+
+/// A number by its size: int4, int8 or numeric.
+fn number(digits: &str) -> Result<Expr> {
+    let digits = digits.replace('_', "");
+    let scalar = if digits.contains(['.', 'e', 'E']) {
+        Scalar::Numeric
+    } else if digits.parse::<i32>().is_ok() {
+        Scalar::Int4
+    } else if digits.parse::<i64>().is_ok() {
+        Scalar::Int8
+    } else {
+        Scalar::Numeric
+    };
+    Ok(marker::literal(&digits, Type::new(scalar)))
+}
+
+impl Rewriter<'_> {
+    fn rewrite(&self, expr: Expr) -> Result<Expr> {
+        Ok(match expr {
+            Expr::Value(value) => match value.value {
+                Value::Number(digits, _) => number(&digits)?,
+                Value::EscapedStringLiteral(s)
+                | Value::NationalStringLiteral(s)
+                | Value::UnicodeStringLiteral(s) => marker::text(s),
+                Value::DollarQuotedString(s) => marker::text(s.value),
+                _ => Expr::Value(value),
+            },
+            Expr::Identifier(ident) if name::is_keyword_function(&ident) => {
+                marker::call("current_schema", vec![])
+            }
+            Expr::Nested(inner) => *inner,
+            Expr::UnaryOp { op, expr } => unary(op, *expr)?,
+            Expr::BinaryOp { left, op, right } => binary(*left, op, *right)?,
+            Expr::Cast { expr, data_type, .. } => self.cast(*expr, &data_type)?,
+            Expr::TypedString(typed) => match typed.value.into_string() {
+                Some(value) => self.cast(marker::text(value), &typed.data_type)?,
+                None => return Err(SqlError::syntax("a typed literal requires a string")),
+            },
+            Expr::Interval(interval) => interval_literal(interval)?,
+            Expr::Case { operand, conditions, else_result, .. } => case(operand, conditions, else_result)?,
+            Expr::InList { expr, list, negated } => in_list(*expr, list, negated)?,
+            Expr::Between { expr, negated, low, high } => between(*expr, negated, *low, *high)?,
+            Expr::Like { negated, any: false, expr, pattern, escape_char } => {
+                like(if negated { "!~~" } else { "~~" }, *expr, *pattern, escape_char)?
+            }
+            Expr::ILike { negated, any: false, expr, pattern, escape_char } => {
+                like(if negated { "!~~*" } else { "~~*" }, *expr, *pattern, escape_char)?
+            }
+            Expr::SimilarTo { negated, expr, pattern, escape_char } => {
+                let mut args = vec![*pattern];
+                args.extend(escape_char.map(Expr::Value));
+                let pattern = marker::call("similar_to_escape", args);
+                marker::op(if negated { "!~" } else { "~" }, *expr, pattern)
+            }
+            Expr::IsDistinctFrom(left, right) => marker::op(marker::DISTINCT, *left, *right),
+            Expr::IsNotDistinctFrom(left, right) => marker::op(marker::NOT_DISTINCT, *left, *right),
+            Expr::IsTrue(e) => Expr::IsTrue(Box::new(boolean(*e, "IS TRUE"))),
+            Expr::IsNotTrue(e) => Expr::IsNotTrue(Box::new(boolean(*e, "IS NOT TRUE"))),
+            Expr::IsFalse(e) => Expr::IsFalse(Box::new(boolean(*e, "IS FALSE"))),
+            Expr::IsNotFalse(e) => Expr::IsNotFalse(Box::new(boolean(*e, "IS NOT FALSE"))),
+            Expr::IsUnknown(e) => Expr::IsUnknown(Box::new(boolean(*e, "IS UNKNOWN"))),
+            Expr::IsNotUnknown(e) => Expr::IsNotUnknown(Box::new(boolean(*e, "IS NOT UNKNOWN"))),
+            Expr::AnyOp { left, compare_op, right, .. } if !matches!(*right, Expr::Subquery(_)) => {
+                marker::op(&format!("{}{}", marker::ANY, plain_operator(&compare_op)), *left, *right)
+            }
+            Expr::AllOp { left, compare_op, right } if !matches!(*right, Expr::Subquery(_)) => {
+                marker::op(&format!("{}{}", marker::ALL, plain_operator(&compare_op)), *left, *right)
+            }
+            Expr::Array(array) => marker::op(marker::ARRAY, marker::pack(array.elem), marker::text("")),
+            Expr::CompoundFieldAccess { root, access_chain } => subscripts(*root, access_chain)?,
+            Expr::Function(function) => self.function(function)?,
+            other => syntax_call(other)?,
+        })
+    }
+
+    fn cast(&self, expr: Expr, data_type: &ast::DataType) -> Result<Expr> {
+        // Object identifier types are looked up by the server, which registers a function for each.
+        let object = match data_type {
+            ast::DataType::Regclass => Some("regclass".to_string()),
+            other => types::custom_name(other).filter(|name| name.starts_with("reg")),
+        };
+        if let Some(object) = object {
+            let function = format!("to_{object}_oid");
+            return Ok(marker::function(&function, vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))]));
+        }
+        Ok(marker::cast(expr, types::resolve(data_type)?))
+    }
+
+    fn function(&self, mut function: ast::Function) -> Result<Expr> {
+        let name = unqualified(&function.name);
+        function.name = ast::ObjectName::from(vec![ast::Ident::with_quote('"', name.clone())]);
+        if let Some(ast::WindowType::WindowSpec(spec)) = &mut function.over
+            && let Some(frame) = &mut spec.window_frame
+        {
+            restore_bound(&mut frame.start_bound);
+            frame.end_bound.iter_mut().for_each(restore_bound);
+        }
+        if let Some(filter) = function.filter.take() {
+            function.filter = Some(Box::new(boolean(*filter, "FILTER")));
+        }
+        let scalar_call =
+            function.over.is_none() && function.filter.is_none() && function.within_group.is_empty();
+        let ours = !registry().function(&name).is_empty()
+            || matches!(name.as_str(), "coalesce" | "nullif" | "greatest" | "least");
+        let known = ours || self.is_known(&name);
+        if !scalar_call || (known && !ours) {
+            return Ok(Expr::Function(function));
+        }
+        let args = match function.args {
+            FunctionArguments::None => vec![],
+            FunctionArguments::List(list)
+                if list.duplicate_treatment.is_none() && list.clauses.is_empty() =>
+            {
+                positional(&name, list.args)?
+            }
+            args => {
+                function.args = args;
+                return Ok(Expr::Function(function));
+            }
+        };
+        Ok(marker::call(&name, args))
+    }
+
+    /// Whether DataFusion resolves the name: an aggregate, a window function, or what the server registered.
+    fn is_known(&self, name: &str) -> bool {
+        self.state.aggregate_functions().contains_key(name)
+            || self.state.window_functions().contains_key(name)
+            || self.state.scalar_functions().contains_key(name)
+            || self.state.udf(name).is_ok()
+    }
+
+    /// `FROM f(x) AS t(c)` is `FROM (SELECT f(x) AS f) AS t(c)`.
+    fn table_function(&self, factor: &mut TableFactor) -> Result<()> {
+        let (name, args, alias, ordinality) = match factor {
+            TableFactor::Table { name, args: Some(args), alias, with_ordinality, .. } => {
+                (name.clone(), args.args.clone(), alias.clone(), *with_ordinality)
+            }
+            TableFactor::Function { name, args, alias, with_ordinality, .. } => {
+                (name.clone(), args.clone(), alias.clone(), *with_ordinality)
+            }
+            TableFactor::UNNEST { array_exprs, alias, with_ordinality, .. } => {
+                let args = array_exprs.iter().map(|e| FunctionArg::Unnamed(FunctionArgExpr::Expr(e.clone())));
+                (
+                    ast::ObjectName::from(vec![ast::Ident::new("unnest")]),
+                    args.collect(),
+                    alias.clone(),
+                    *with_ordinality,
+                )
+            }
+            _ => return Ok(()),
+        };
+        let function = unqualified(&name);
+        if registry().function(&function).is_empty() && self.state.table_functions().contains_key(&function) {
+            return Ok(());
+        }
+        if ordinality {
+            return Err(SqlError::unsupported("WITH ORDINALITY is not supported"));
+        }
+        let column = alias.as_ref().map_or(function.clone(), |alias| name::fold(&alias.name));
+        let alias = alias.unwrap_or_else(|| ast::TableAlias {
+            explicit: true,
+            name: ast::Ident::with_quote('"', function.clone()),
+            columns: vec![],
+            at: None,
+        });
+        let lateral = args.iter().any(mentions_column);
+        let query = match lazy_series(&function, &args) {
+            Some(table) => select_from(series_value(&args), &column, table),
+            None => {
+                let call = match marker::function(&function, args) {
+                    Expr::Function(call) => self.function(call)?,
+                    other => other,
+                };
+                select(call, &column)
+            }
+        };
+        *factor =
+            TableFactor::Derived { lateral, subquery: Box::new(query), alias: Some(alias), sample: None };
+        Ok(())
+    }
+}
+
+/// A series between integer literals comes from DataFusion's table function, which makes it row by row.
+fn lazy_series(function: &str, args: &[FunctionArg]) -> Option<TableFactor> {
+    if function != "generate_series" || !(2..=3).contains(&args.len()) {
+        return None;
+    }
+    let mut plain = args.to_vec();
+    for arg in &mut plain {
+        let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = arg else { return None };
+        let (number, ty) = marker::as_literal(expr)?;
+        // A step of zero has PostgreSQL's error message only in our own function.
+        if ty.scalar == Scalar::Numeric || number == "0" && args.len() == 3 {
+            return None;
+        }
+        restore_ordinal(expr);
+    }
+    Some(TableFactor::Table {
+        name: ast::ObjectName::from(vec![ast::Ident::new("generate_series")]),
+        alias: None,
+        args: Some(ast::TableFunctionArgs { args: plain, settings: None }),
+        with_hints: vec![],
+        version: None,
+        with_ordinality: false,
+        partitions: vec![],
+        json_path: None,
+        sample: None,
+        index_hints: vec![],
+    })
+}
+
+/// The value of a lazy series in its type.
+fn series_value(args: &[FunctionArg]) -> Expr {
+    let wide = args.iter().any(|arg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => {
+            marker::as_literal(expr).is_some_and(|(_, ty)| ty.scalar == Scalar::Int8)
+        }
+        _ => false,
+    });
+    let value = Expr::Identifier(ast::Ident::new("value"));
+    marker::cast(value, Type::new(if wide { Scalar::Int8 } else { Scalar::Int4 }))
+}
+
+fn mentions_column(arg: &FunctionArg) -> bool {
+    let mut found = false;
+    let _ = ast::visit_expressions(arg, |expr: &Expr| {
+        found |= matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+        ControlFlow::<()>::Continue(())
+    });
+    found
+}
+
+fn select_from(expr: Expr, column: &str, table: TableFactor) -> Query {
+    let mut query = select(expr, column);
+    if let SetExpr::Select(select) = &mut *query.body {
+        select.from = vec![ast::TableWithJoins { relation: table, joins: vec![] }];
+    }
+    query
+}
+
+fn select(expr: Expr, column: &str) -> Query {
+    let item = ast::SelectItem::ExprWithAlias { expr, alias: ast::Ident::with_quote('"', column) };
+    let select = Select {
+        select_token: ast::helpers::attached_token::AttachedToken::empty(),
+        optimizer_hints: vec![],
+        distinct: None,
+        select_modifiers: None,
+        top: None,
+        top_before_distinct: false,
+        projection: vec![item],
+        exclude: None,
+        into: None,
+        from: vec![],
+        lateral_views: vec![],
+        prewhere: None,
+        selection: None,
+        connect_by: vec![],
+        group_by: ast::GroupByExpr::Expressions(vec![], vec![]),
+        cluster_by: vec![],
+        distribute_by: vec![],
+        sort_by: vec![],
+        having: None,
+        named_window: vec![],
+        qualify: None,
+        window_before_qualify: false,
+        value_table_mode: None,
+        flavor: ast::SelectFlavor::Standard,
+    };
+    Query {
+        with: None,
+        body: Box::new(SetExpr::Select(Box::new(select))),
+        order_by: None,
+        limit_clause: None,
+        fetch: None,
+        locks: vec![],
+        for_clause: None,
+        settings: None,
+        format_clause: None,
+        pipe_operators: vec![],
+    }
+}
+
+/// A function's name without the schemas in which functions are.
+fn unqualified(name: &ast::ObjectName) -> String {
+    let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(name::fold).collect();
+    match &parts[..] {
+        [schema, name] if matches!(schema.as_str(), "pg_catalog" | "public" | "pipelinedb") => name.clone(),
+        _ => parts.join("."),
+    }
+}
+
+/// Arguments in the order of the parameters. Only `make_interval` is called with names in practice.
+fn positional(function: &str, args: Vec<FunctionArg>) -> Result<Vec<Expr>> {
+    const MAKE_INTERVAL: [&str; 7] = ["years", "months", "weeks", "days", "hours", "mins", "secs"];
+    let mut out = vec![];
+    for arg in args {
+        let arg = match arg {
+            FunctionArg::ExprNamed { name: Expr::Identifier(name), arg, operator } => {
+                FunctionArg::Named { name, arg, operator }
+            }
+            other => other,
+        };
+        match arg {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => out.push(expr),
+            FunctionArg::Named { name, arg: FunctionArgExpr::Expr(expr), .. }
+                if function == "make_interval" =>
+            {
+                let name = name::fold(&name);
+                let position = MAKE_INTERVAL.iter().position(|p| *p == name).ok_or_else(|| {
+                    SqlError::new(
+                        SqlState::UNDEFINED_FUNCTION,
+                        format!("make_interval has no argument \"{name}\""),
+                    )
+                })?;
+                while out.len() <= position {
+                    out.push(marker::literal("0", Type::new(Scalar::Int4)));
+                }
+                out[position] = expr;
+            }
+            FunctionArg::Unnamed(_) => {
+                return Err(SqlError::new(
+                    SqlState::WRONG_OBJECT_TYPE,
+                    format!("{function}(*) specified, but {function} is not an aggregate function"),
+                ));
+            }
+            _ => {
+                return Err(SqlError::unsupported(format!(
+                    "function {function} does not take named arguments"
+                )));
+            }
+        }
+    }
+    Ok(out)
+}
+
+fn restore_bound(bound: &mut ast::WindowFrameBound) {
+    if let ast::WindowFrameBound::Preceding(Some(expr)) | ast::WindowFrameBound::Following(Some(expr)) = bound
+    {
+        restore_ordinal(expr);
+        // An interval: the frame wants its text.
+        if let Expr::BinaryOp { left, op: BinaryOperator::Custom(name), .. } = &**expr
+            && name == marker::CAST
+            && matches!(**left, Expr::Value(_))
+        {
+            *expr = left.clone();
+        }
+    }
+}
+
+fn unary(op: UnaryOperator, expr: Expr) -> Result<Expr> {
+    if let (UnaryOperator::Minus, Some((digits, _))) = (op, marker::as_literal(&expr))
+        && !digits.starts_with('-')
+    {
+        return number(&format!("-{digits}"));
+    }
+    let name = match op {
+        UnaryOperator::Not => {
+            return Ok(Expr::UnaryOp { op, expr: Box::new(boolean(expr, "NOT")) });
+        }
+        UnaryOperator::Plus => "+",
+        UnaryOperator::Minus => "-",
+        UnaryOperator::BitwiseNot => "~",
+        UnaryOperator::PGAbs => "@",
+        UnaryOperator::PGSquareRoot => "|/",
+        UnaryOperator::PGCubeRoot => "||/",
+        other => return Err(SqlError::unsupported(format!("operator {other} is not supported"))),
+    };
+    Ok(marker::op(marker::PREFIX, expr, marker::text(name)))
+}
+
+fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Result<Expr> {
+    let op = match op {
+        BinaryOperator::PGCustomBinaryOperator(_) => BinaryOperator::Custom(plain_operator(&op)),
+        BinaryOperator::BitwiseXor | BinaryOperator::PGExp => BinaryOperator::Custom("^".into()),
+        other => other,
+    };
+    if let (Expr::Tuple(a), Expr::Tuple(b)) = (&left, &right) {
+        return row_comparison(a, op, b);
+    }
+    Ok(Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) })
+}
+
+fn row_comparison(a: &[Expr], op: BinaryOperator, b: &[Expr]) -> Result<Expr> {
+    if a.len() != b.len() {
+        return Err(SqlError::syntax("unequal number of entries in row expressions"));
+    }
+    let (each, join) = match op {
+        BinaryOperator::Eq => (BinaryOperator::Eq, BinaryOperator::And),
+        BinaryOperator::NotEq => (BinaryOperator::NotEq, BinaryOperator::Or),
+        other => return Err(SqlError::unsupported(format!("operator {other} is not supported for rows"))),
+    };
+    let pair = |(a, b): (&Expr, &Expr)| Expr::BinaryOp {
+        left: Box::new(a.clone()),
+        op: each.clone(),
+        right: Box::new(b.clone()),
+    };
+    let joined = a.iter().zip(b).map(pair).reduce(|a, b| Expr::BinaryOp {
+        left: Box::new(a),
+        op: join.clone(),
+        right: Box::new(b),
+    });
+    joined.ok_or_else(|| SqlError::syntax("a row without columns cannot be compared"))
+}
+
+/// The operator without `OPERATOR(pg_catalog.…)` around it.
+fn plain_operator(op: &BinaryOperator) -> String {
+    match op {
+        BinaryOperator::PGCustomBinaryOperator(parts) => parts.last().cloned().unwrap_or_default(),
+        other => other.to_string(),
+    }
+}
+
+fn interval_literal(interval: ast::Interval) -> Result<Expr> {
+    let text = match *interval.value {
+        Expr::Value(ast::ValueWithSpan { value: Value::SingleQuotedString(text), .. }) => text,
+        other => match marker::as_literal(&other) {
+            Some((number, _)) => number.to_string(),
+            None => return Err(SqlError::syntax("an interval literal requires a string")),
+        },
+    };
+    let typmod =
+        interval.fractional_seconds_precision.or(interval.leading_precision).map_or(-1, |p| p.min(6) as i32);
+    let ty = Type::new(Scalar::Interval).with_typmod(typmod);
+    // `interval '5' day`: a bare number counts the field; the last field of a range decides.
+    let text = match (&interval.leading_field, &interval.last_field) {
+        (Some(field), None) if text.trim().parse::<f64>().is_ok() => format!("{text} {field}"),
+        (Some(ast::DateTimeField::Year), Some(_)) if text.contains('-') => text,
+        _ => text,
+    };
+    Ok(marker::cast(marker::text(text), ty))
+}
+
+fn case(
+    operand: Option<Box<Expr>>,
+    conditions: Vec<ast::CaseWhen>,
+    otherwise: Option<Box<Expr>>,
+) -> Result<Expr> {
+    let mut parts = vec![];
+    for arm in conditions {
+        parts.push(match &operand {
+            Some(operand) => binary((**operand).clone(), BinaryOperator::Eq, arm.condition)?,
+            None => arm.condition,
+        });
+        parts.push(arm.result);
+    }
+    let flag = marker::text(if otherwise.is_some() { "else" } else { "" });
+    parts.extend(otherwise.map(|e| *e));
+    Ok(marker::op(marker::CASE, marker::pack(parts), flag))
+}
+
+fn in_list(expr: Expr, list: Vec<Expr>, negated: bool) -> Result<Expr> {
+    if let Expr::Tuple(_) = &expr {
+        let comparisons = list
+            .into_iter()
+            .map(|row| binary(expr.clone(), BinaryOperator::Eq, row))
+            .collect::<Result<Vec<_>>>()?;
+        let any = comparisons.into_iter().reduce(|a, b| Expr::BinaryOp {
+            left: Box::new(a),
+            op: BinaryOperator::Or,
+            right: Box::new(b),
+        });
+        let any = any.ok_or_else(|| SqlError::syntax("IN needs at least one row"))?;
+        return if negated { unary(UnaryOperator::Not, any) } else { Ok(any) };
+    }
+    Ok(marker::op(if negated { marker::NOT_IN } else { marker::IN }, expr, marker::pack(list)))
+}
+
+fn between(expr: Expr, negated: bool, low: Expr, high: Expr) -> Result<Expr> {
+    let compare = |op, bound| Expr::BinaryOp { left: Box::new(expr.clone()), op, right: Box::new(bound) };
+    let (lower, join, upper) = if negated {
+        (compare(BinaryOperator::Lt, low), BinaryOperator::Or, compare(BinaryOperator::Gt, high))
+    } else {
+        (compare(BinaryOperator::GtEq, low), BinaryOperator::And, compare(BinaryOperator::LtEq, high))
+    };
+    Ok(Expr::BinaryOp { left: Box::new(lower), op: join, right: Box::new(upper) })
+}
+
+fn like(op: &str, expr: Expr, pattern: Expr, escape: Option<ast::ValueWithSpan>) -> Result<Expr> {
+    let pattern = match escape {
+        Some(escape) => marker::call("like_escape", vec![pattern, Expr::Value(escape)]),
+        None => pattern,
+    };
+    Ok(marker::op(op, expr, pattern))
+}
+
+fn subscripts(root: Expr, chain: Vec<AccessExpr>) -> Result<Expr> {
+    chain.into_iter().try_fold(root, |expr, access| match access {
+        AccessExpr::Subscript(Subscript::Index { index }) => {
+            Ok(marker::call("array_subscript", vec![expr, index]))
+        }
+        AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, .. }) => {
+            let null = || marker::cast(Expr::value(Value::Null), Type::new(Scalar::Int4));
+            let (lower, upper) = (lower_bound.unwrap_or_else(null), upper_bound.unwrap_or_else(null));
+            Ok(marker::call("array_slice", vec![expr, lower, upper]))
+        }
+        AccessExpr::Dot(_) => Err(SqlError::unsupported("composite types are not supported")),
+    })
+}
+
+/// Constructs that are functions with a grammar of their own.
+fn syntax_call(expr: Expr) -> Result<Expr> {
+    Ok(match expr {
+        Expr::Extract { field, expr, .. } => {
+            let field = field.to_string().trim_matches(['\'', '"']).to_lowercase();
+            marker::call("extract", vec![marker::text(field), *expr])
+        }
+        Expr::Position { expr, r#in } => marker::call("position", vec![*r#in, *expr]),
+        Expr::Substring { expr, substring_from, substring_for, .. } => {
+            let mut args = vec![*expr];
+            match (substring_from, substring_for) {
+                (from, None) => args.extend(from.map(|e| *e)),
+                (from, Some(length)) => {
+                    args.push(from.map_or_else(|| marker::literal("1", Type::new(Scalar::Int4)), |e| *e));
+                    args.push(*length);
+                }
+            }
+            marker::call("substring", args)
+        }
+        Expr::Trim { trim_where, trim_what, expr, trim_characters } => {
+            let function = match trim_where {
+                Some(TrimWhereField::Leading) => "ltrim",
+                Some(TrimWhereField::Trailing) => "rtrim",
+                _ => "btrim",
+            };
+            let mut args = vec![*expr];
+            args.extend(trim_what.map(|e| *e));
+            args.extend(trim_characters.into_iter().flatten());
+            marker::call(function, args)
+        }
+        Expr::Overlay { expr, overlay_what, overlay_from, overlay_for } => {
+            let mut args = vec![*expr, *overlay_what, *overlay_from];
+            args.extend(overlay_for.map(|e| *e));
+            marker::call("overlay", args)
+        }
+        Expr::AtTimeZone { timestamp, time_zone } => marker::call("timezone", vec![*time_zone, *timestamp]),
+        Expr::Ceil { expr, field: ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime) } => {
+            marker::call("ceil", vec![*expr])
+        }
+        Expr::Floor { expr, field: ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime) } => {
+            marker::call("floor", vec![*expr])
+        }
+        Expr::Collate { expr, collation } => {
+            let last =
+                collation.0.last().and_then(|part| part.as_ident()).map(name::fold).unwrap_or_default();
+            if !matches!(last.to_lowercase().as_str(), "default" | "c" | "posix" | "ucs_basic") {
+                return Err(SqlError::new(
+                    SqlState::UNDEFINED_OBJECT,
+                    format!("collation \"{last}\" for encoding \"UTF8\" does not exist"),
+                ));
+            }
+            *expr
+        }
+        other => other,
+    })
+}

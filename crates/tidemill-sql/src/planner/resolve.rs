@@ -1,0 +1,224 @@
+//! Which overload a call means: PostgreSQL's rules for operators and functions (its documentation, chapter 10).
+
+use super::coerce::{self, Context};
+use crate::error::{Result, SqlError, SqlState};
+use crate::function::{Overload, Param};
+use crate::types::{Scalar, Type};
+
+/// The type of an argument; `None` is PostgreSQL's `unknown`: a bare string literal, NULL or an untyped parameter.
+pub type Arg = Option<Type>;
+
+/// The overload for these arguments and the type each argument is to be cast to.
+pub fn function(
+    name: &str,
+    overloads: &[&'static Overload],
+    args: &[Arg],
+) -> Result<(&'static Overload, Vec<Type>)> {
+    let found = match select(overloads, args) {
+        Selection::One(overload) => overload,
+        Selection::None => {
+            return Err(SqlError::new(
+                SqlState::UNDEFINED_FUNCTION,
+                format!("function {name}({}) does not exist", names(args).join(", ")),
+            )
+            .with_hint(
+                "No function matches the given name and argument types. You might need to add explicit type casts.",
+            ));
+        }
+        Selection::Ambiguous => {
+            return Err(SqlError::new(
+                SqlState::AMBIGUOUS_FUNCTION,
+                format!("function {name}({}) is not unique", names(args).join(", ")),
+            )
+            .with_hint(
+                "Could not choose a best candidate function. You might need to add explicit type casts.",
+            ));
+        }
+    };
+    let array = |i: usize| found.param(i) == Param::AnyArray;
+    if (0..args.len()).any(array)
+        && (0..args.len()).all(|i| args[i].is_none() || matches!(found.param(i), Param::Is(_)))
+    {
+        let message = "could not determine polymorphic type because input has type unknown";
+        return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message));
+    }
+    Ok((found, targets(found, args)?))
+}
+
+/// As [`function`], for an operator with one or two operands.
+pub fn operator(
+    name: &str,
+    overloads: &[&'static Overload],
+    args: &[Arg],
+) -> Result<(&'static Overload, Vec<Type>)> {
+    let mut found = Selection::None;
+    // An unknown operand is first taken to have the other operand's type.
+    if let [left, right] = args
+        && let Some(known) = left.or(*right)
+    {
+        let same = [Some(known), Some(known)];
+        if let Some(exact) = overloads.iter().find(|o| o.takes(2) && exact_matches(o, &same) == 2) {
+            if left.is_none() || right.is_none() {
+                found = Selection::One(exact);
+            }
+        }
+    }
+    if matches!(found, Selection::None) {
+        found = select(overloads, args);
+    }
+    let shown = || match &names(args)[..] {
+        [operand] => format!("{name} {operand}"),
+        [left, right] => format!("{left} {name} {right}"),
+        _ => name.to_string(),
+    };
+    match found {
+        Selection::One(overload) => Ok((overload, targets(overload, args)?)),
+        Selection::None => Err(SqlError::new(
+            SqlState::UNDEFINED_FUNCTION,
+            format!("operator does not exist: {}", shown()),
+        )
+        .with_hint("No operator matches the given name and argument types. You might need to add explicit type casts.")),
+        Selection::Ambiguous => {
+            Err(SqlError::new(SqlState::AMBIGUOUS_FUNCTION, format!("operator is not unique: {}", shown()))
+                .with_hint("Could not choose a best candidate operator. You might need to add explicit type casts."))
+        }
+    }
+}
+
+/// As messages name argument types.
+pub fn names(args: &[Arg]) -> Vec<String> {
+    args.iter()
+        .map(|arg| match arg {
+            Some(ty) => ty.with_typmod(-1).display(),
+            None => "unknown".to_string(),
+        })
+        .collect()
+}
+
+enum Selection {
+    One(&'static Overload),
+    None,
+    Ambiguous,
+}
+
+fn select(overloads: &[&'static Overload], args: &[Arg]) -> Selection {
+    let fitting: Vec<_> = overloads.iter().copied().filter(|o| o.takes(args.len())).collect();
+    if let Some(exact) = fitting.iter().find(|o| exact_matches(o, args) == args.len()) {
+        return Selection::One(exact);
+    }
+    let coercible: Vec<_> = fitting.into_iter().filter(|o| accepts(o, args)).collect();
+    match coercible[..] {
+        [] => return Selection::None,
+        [only] => return Selection::One(only),
+        _ => {}
+    }
+    // Each rule leaves the candidates that are best by it.
+    let remaining = best(coercible, |o| exact_matches(o, args));
+    if let [only] = remaining[..] {
+        return Selection::One(only);
+    }
+    let remaining = best(remaining, |o| exact_or_preferred(o, args));
+    if let [only] = remaining[..] {
+        return Selection::One(only);
+    }
+    by_unknown_operands(remaining, args)
+}
+
+/// How often a parameter has just the type of its argument.
+fn exact_matches(overload: &Overload, args: &[Arg]) -> usize {
+    let exact = |(i, arg): (usize, &Arg)| match (overload.param(i), arg) {
+        (Param::Is(param), Some(arg)) => coerce::same(*arg, param),
+        _ => false,
+    };
+    args.iter().enumerate().filter(|(i, arg)| exact((*i, arg))).count()
+}
+
+fn exact_or_preferred(overload: &Overload, args: &[Arg]) -> usize {
+    let good = |i: usize, arg: &Arg| match (overload.param(i), arg) {
+        (Param::Is(param), Some(arg)) => {
+            coerce::same(*arg, param)
+                || (coerce::category(*arg) == coerce::category(param) && coerce::preferred(param))
+        }
+        _ => false,
+    };
+    args.iter().enumerate().filter(|(i, arg)| good(*i, arg)).count()
+}
+
+fn best(candidates: Vec<&'static Overload>, score: impl Fn(&Overload) -> usize) -> Vec<&'static Overload> {
+    let highest = candidates.iter().map(|o| score(o)).max().unwrap_or(0);
+    candidates.into_iter().filter(|o| score(o) == highest).collect()
+}
+
+fn accepts(overload: &Overload, args: &[Arg]) -> bool {
+    args.iter().enumerate().all(|(i, arg)| match (overload.param(i), arg) {
+        (_, None) => true,
+        (Param::Is(param), Some(arg)) => coerce::castable(*arg, param, Context::Implicit),
+        (Param::AnyArray, Some(arg)) => arg.array,
+        (Param::AnyElement | Param::Any, Some(_)) => true,
+    }) && targets(overload, args).is_ok()
+}
+
+/// The last rules: what the candidates say about each unknown argument, strings first; then the guess that an unknown
+/// argument has the type that all known arguments share.
+fn by_unknown_operands(mut remaining: Vec<&'static Overload>, args: &[Arg]) -> Selection {
+    for (i, _) in args.iter().enumerate().filter(|(_, arg)| arg.is_none()) {
+        let types = |candidates: &[&'static Overload]| -> Vec<Type> {
+            candidates
+                .iter()
+                .filter_map(|o| if let Param::Is(ty) = o.param(i) { Some(ty) } else { None })
+                .collect()
+        };
+        let offered = types(&remaining);
+        let category = if offered.iter().any(|ty| coerce::category(*ty) == 'S') {
+            'S'
+        } else {
+            match offered.first() {
+                Some(first) if offered.iter().all(|ty| coerce::category(*ty) == coerce::category(*first)) => {
+                    coerce::category(*first)
+                }
+                _ => continue,
+            }
+        };
+        let fits =
+            |o: &&'static Overload| matches!(o.param(i), Param::Is(ty) if coerce::category(ty) == category);
+        remaining.retain(fits);
+        let preferred = |o: &Overload| matches!(o.param(i), Param::Is(ty) if coerce::preferred(ty));
+        if remaining.iter().any(|o| preferred(o)) {
+            remaining.retain(|o| preferred(o));
+        }
+    }
+    if let [only] = remaining[..] {
+        return Selection::One(only);
+    }
+    let mut known = args.iter().flatten();
+    if let Some(first) = known.next()
+        && known.all(|ty| coerce::same(*ty, *first))
+    {
+        let guess = vec![Some(*first); args.len()];
+        remaining.retain(|o| accepts(o, &guess));
+        if let [only] = remaining[..] {
+            return Selection::One(only);
+        }
+    }
+    Selection::Ambiguous
+}
+
+/// What each argument is cast to: the parameter types, with the polymorphic ones filled in.
+fn targets(overload: &Overload, args: &[Arg]) -> Result<Vec<Type>> {
+    let of_elements = args.iter().enumerate().filter_map(|(i, arg)| match overload.param(i) {
+        Param::AnyElement => Some(*arg),
+        Param::AnyArray => arg.map(|ty| Some(Type { array: false, ..ty })),
+        _ => None,
+    });
+    let element = coerce::common(overload.name, of_elements)?;
+    Ok(args
+        .iter()
+        .enumerate()
+        .map(|(i, arg)| match overload.param(i) {
+            Param::Is(ty) => ty,
+            Param::AnyElement => element,
+            Param::AnyArray => Type { array: true, ..element },
+            Param::Any => arg.unwrap_or(Type::new(Scalar::Text)),
+        })
+        .collect())
+}

@@ -1,0 +1,66 @@
+//! What functions may know about the session that calls them.
+
+use std::any::Any;
+
+use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
+
+use crate::text::TimeZone;
+
+/// Values of the session, put into the configuration of each execution; kernels find them there.
+/// Instants are microseconds since 1970-01-01 UTC.
+#[derive(Debug, Clone)]
+pub struct SessionVars {
+    /// `now()`: when the transaction began.
+    pub transaction_now_us: i64,
+    pub statement_now_us: i64,
+    pub zone: TimeZone,
+    pub user: String,
+    pub database: String,
+    pub search_path: Vec<String>,
+}
+
+impl Default for SessionVars {
+    fn default() -> Self {
+        let now = now_us();
+        Self {
+            transaction_now_us: now,
+            statement_now_us: now,
+            zone: TimeZone::UTC,
+            user: "postgres".into(),
+            database: "tidemill".into(),
+            search_path: vec!["public".into()],
+        }
+    }
+}
+
+/// The clock, in microseconds since 1970.
+pub fn now_us() -> i64 {
+    chrono::Utc::now().timestamp_micros()
+}
+
+impl ConfigExtension for SessionVars {
+    const PREFIX: &'static str = "tidemill";
+}
+
+impl ExtensionOptions for SessionVars {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn cloned(&self) -> Box<dyn ExtensionOptions> {
+        Box::new(self.clone())
+    }
+
+    /// The session's settings are the server's to change, not DataFusion's.
+    fn set(&mut self, key: &str, _: &str) -> datafusion::error::Result<()> {
+        datafusion::common::config_err!("{key} is not a setting of the planner")
+    }
+
+    fn entries(&self) -> Vec<ConfigEntry> {
+        vec![]
+    }
+}

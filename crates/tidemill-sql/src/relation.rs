@@ -1,0 +1,139 @@
+//! What a query reads: its relations, and the columns of a stream that nobody has declared.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::ControlFlow;
+
+use sqlparser::ast::{CastKind, Expr, ObjectName, Query, Visit, Visitor};
+
+use crate::data_type::type_of;
+use crate::error::{Result, SqlError, SqlState};
+use crate::name::fold;
+use crate::types::{Scalar, Type};
+
+/// The relations that a query names, each once and in order; names of its WITH clauses are left out.
+pub fn relations(query: &Query) -> Vec<ObjectName> {
+    let mut collector = Relations::default();
+    drop(query.visit(&mut collector));
+    let Relations { found, defined } = collector;
+    let is_defined = |n: &ObjectName| {
+        n.0.len() == 1 && n.0[0].as_ident().is_some_and(|i| defined.contains(&fold(i)))
+    };
+    found.into_iter().filter(|n| !is_defined(n)).collect()
+}
+
+#[derive(Default)]
+struct Relations {
+    found: Vec<ObjectName>,
+    defined: HashSet<String>,
+}
+
+impl Visitor for Relations {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        for cte in query.with.iter().flat_map(|w| &w.cte_tables) {
+            self.defined.insert(fold(&cte.alias.name));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
+        if !self.found.contains(relation) {
+            self.found.push(relation.clone());
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The columns that a query over one undeclared stream refers to, in the order of their first mention, with the type
+/// of their cast, text without one. Casts to several types give the widest number or an error.
+pub fn infer_columns(query: &Query, stream: &str) -> Result<Vec<(String, Type)>> {
+    let mut columns = Columns { order: Vec::new(), types: BTreeMap::new(), conflict: None };
+    drop(query.visit(&mut columns));
+    if let Some((column, a, b)) = columns.conflict {
+        return Err(SqlError::new(
+            SqlState::DATATYPE_MISMATCH,
+            format!("type conflict for column \"{column}\" of stream \"{stream}\""),
+        )
+        .with_detail(format!("It is cast to {} and to {}.", a.display(), b.display()))
+        .with_hint("Declare the stream with CREATE STREAM."));
+    }
+    let inferred = columns.order.into_iter().map(|name| {
+        let ty = columns.types.get(&name).copied().unwrap_or(Type::new(Scalar::Text));
+        (name, ty)
+    });
+    Ok(inferred.collect())
+}
+
+struct Columns {
+    order: Vec<String>,
+    types: BTreeMap<String, Type>,
+    conflict: Option<(String, Type, Type)>,
+}
+
+impl Columns {
+    fn mention(&mut self, name: &str) {
+        if name != "arrival_timestamp" && !self.order.iter().any(|n| n == name) {
+            self.order.push(name.to_string());
+        }
+    }
+
+    fn cast(&mut self, name: &str, ty: Type) {
+        self.mention(name);
+        match self.types.get(name) {
+            None => drop(self.types.insert(name.to_string(), ty)),
+            Some(known) if *known == ty => {}
+            Some(known) => match widest(*known, ty) {
+                Some(wide) => drop(self.types.insert(name.to_string(), wide)),
+                None => self.conflict = Some((name.to_string(), *known, ty)),
+            },
+        }
+    }
+}
+
+impl Visitor for Columns {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr: inner, data_type, .. } => {
+                if let (Some(name), Ok(ty)) = (column_name(inner), type_of(data_type)) {
+                    self.cast(&name, ty);
+                }
+            }
+            _ => {
+                if let Some(name) = column_name(expr) {
+                    self.mention(&name);
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn column_name(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Identifier(ident) => Some(fold(ident)),
+        Expr::CompoundIdentifier(parts) => parts.last().map(fold),
+        Expr::Nested(inner) => column_name(inner),
+        _ => None,
+    }
+}
+
+/// The wider of two number types, of two text types, or of two times.
+pub fn widest(a: Type, b: Type) -> Option<Type> {
+    const ORDERS: [&[Scalar]; 3] = [
+        &[Scalar::Int2, Scalar::Int4, Scalar::Int8, Scalar::Numeric, Scalar::Float4, Scalar::Float8],
+        &[Scalar::Bpchar, Scalar::Varchar, Scalar::Text],
+        &[Scalar::Date, Scalar::Timestamp, Scalar::Timestamptz],
+    ];
+    if a.array != b.array {
+        return None;
+    }
+    ORDERS.iter().find_map(|order| {
+        let rank = |t: Type| order.iter().position(|s| *s == t.scalar);
+        let (ra, rb) = (rank(a)?, rank(b)?);
+        let wide = if ra >= rb { a } else { b };
+        Some(Type { typmod: if a == b { a.typmod } else { -1 }, ..wide })
+    })
+}

@@ -1,0 +1,219 @@
+//! A statement: Tidemill's own forms spelled out, everything else as the parser's tree.
+
+use sqlparser::ast;
+
+use crate::types::Type;
+
+/// One statement of a string of them.
+#[derive(Debug, Clone)]
+pub struct Parsed {
+    pub statement: Statement,
+    /// The statement's own text, without the semicolon.
+    pub text: String,
+    /// Where `text` begins in the whole string, in characters from 0.
+    pub offset: usize,
+}
+
+/// A name as written: `schema.name` or `name`, folded as PostgreSQL does.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Name {
+    pub schema: Option<String>,
+    pub name: String,
+    /// Character position in the statement, from 1.
+    pub position: usize,
+}
+
+#[derive(Debug, Clone)]
+pub enum Statement {
+    CreateView(CreateView),
+    CreateStream(CreateStream),
+    AlterStream { if_exists: bool, name: Name, action: AlterAction },
+    AlterView { if_exists: bool, name: Name, action: AlterAction },
+    Drop { kind: ObjectKind, if_exists: bool, names: Vec<Name>, cascade: bool },
+    /// No names: all of them.
+    Activate(Vec<Name>),
+    Deactivate(Vec<Name>),
+    Flush,
+    TruncateContinuousView(Vec<Name>),
+    ExplainContinuousView { verbose: bool, name: Name },
+    Begin { modes: Vec<(String, String)> },
+    Commit { chain: bool },
+    Rollback { chain: bool },
+    Savepoint(String),
+    Release(String),
+    RollbackTo(String),
+    Set { local: bool, name: String, value: Option<Vec<String>> },
+    /// `SET TRANSACTION` and `SET SESSION CHARACTERISTICS AS TRANSACTION`: settings and their values.
+    SetTransaction { session: bool, modes: Vec<(String, String)> },
+    /// `None` is ALL.
+    Reset(Option<String>),
+    Show(Option<String>),
+    Discard(String),
+    Prepare { name: String, types: Vec<Type>, statement: Box<Parsed> },
+    Execute { name: String, arguments: Vec<ast::Expr> },
+    /// `None` is ALL.
+    Deallocate(Option<String>),
+    DeclareCursor(DeclareCursor),
+    Fetch { cursor: String, direction: FetchDirection, is_move: bool },
+    /// `None` is ALL.
+    Close(Option<String>),
+    Copy(Copy),
+    Listen(String),
+    Unlisten,
+    Vacuum,
+    Analyze,
+    Checkpoint,
+    Sql(Box<ast::Statement>),
+}
+
+/// `CREATE VIEW` and `CREATE CONTINUOUS VIEW`.
+#[derive(Debug, Clone)]
+pub struct CreateView {
+    /// Written with CONTINUOUS. Without it the FROM clause decides.
+    pub continuous: bool,
+    pub or_replace: bool,
+    pub if_not_exists: bool,
+    pub name: Name,
+    pub columns: Vec<String>,
+    pub options: Vec<ViewOption>,
+    pub query: Box<ast::Query>,
+    /// The text of the SELECT as written.
+    pub query_text: String,
+    /// Where it begins in the statement, in characters from 0.
+    pub query_offset: usize,
+}
+
+/// `name = value` in a WITH clause; a bare name is true.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ViewOption {
+    pub name: String,
+    pub value: Option<String>,
+    pub position: usize,
+}
+
+#[derive(Debug, Clone)]
+pub struct CreateStream {
+    pub if_not_exists: bool,
+    pub name: Name,
+    pub columns: Vec<Column>,
+    pub like: Option<Name>,
+    /// From `CREATE FOREIGN TABLE … SERVER name`.
+    pub server: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    pub name: String,
+    pub ty: Type,
+    pub position: usize,
+}
+
+#[derive(Debug, Clone)]
+pub enum AlterAction {
+    AddColumn { if_not_exists: bool, column: Column },
+    RenameTo(Name),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ObjectKind {
+    Stream,
+    ForeignTable,
+    ContinuousView,
+    View,
+    Table,
+}
+
+impl ObjectKind {
+    /// As `DROP …` is answered.
+    pub fn keywords(self) -> &'static str {
+        match self {
+            ObjectKind::Stream => "STREAM",
+            ObjectKind::ForeignTable => "FOREIGN TABLE",
+            ObjectKind::ContinuousView => "CONTINUOUS VIEW",
+            ObjectKind::View => "VIEW",
+            ObjectKind::Table => "TABLE",
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct DeclareCursor {
+    pub name: String,
+    pub binary: bool,
+    pub scroll: bool,
+    pub hold: bool,
+    pub query: Box<ast::Query>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FetchDirection {
+    /// Rows forward; negative is backward.
+    Forward(i64),
+    ForwardAll,
+    BackwardAll,
+    First,
+    Last,
+    Absolute(i64),
+    Relative(i64),
+}
+
+#[derive(Debug, Clone)]
+pub struct Copy {
+    pub source: CopySource,
+    pub to: bool,
+    pub endpoint: CopyEndpoint,
+    pub options: CopyOptions,
+}
+
+#[derive(Debug, Clone)]
+pub enum CopySource {
+    Relation { name: Name, columns: Vec<(String, usize)> },
+    Query(Box<ast::Query>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CopyEndpoint {
+    /// STDIN or STDOUT.
+    Client,
+    File(String),
+    Program(String),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CopyFormat {
+    #[default]
+    Text,
+    Csv,
+    Binary,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CopyHeader {
+    #[default]
+    Off,
+    On,
+    Match,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum CopyColumns {
+    #[default]
+    None,
+    All,
+    Some(Vec<String>),
+}
+
+/// Checked against each other as PostgreSQL does; what was not given is `None`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CopyOptions {
+    pub format: CopyFormat,
+    pub delimiter: Option<u8>,
+    pub null: Option<String>,
+    pub header: CopyHeader,
+    pub quote: Option<u8>,
+    pub escape: Option<u8>,
+    pub force_quote: CopyColumns,
+    pub force_not_null: CopyColumns,
+    pub force_null: CopyColumns,
+    pub freeze: bool,
+}

@@ -1,0 +1,80 @@
+//! PostgreSQL's text forms: what its input functions take and its output functions print, type by type.
+//!
+//! Output is that of `DateStyle = ISO`, `IntervalStyle = postgres`, `bytea_output = hex` and
+//! `extra_float_digits = 1`; dates are read in the order month, day, year. Parsers take bytes, as COPY and
+//! Bind have them, and need no valid UTF-8.
+
+mod abbreviation;
+pub mod array;
+mod bool;
+mod bytea;
+mod date_decode;
+mod date_field;
+mod date_input;
+mod date_number;
+mod date_output;
+mod date_word;
+mod float;
+mod integer;
+mod interval;
+mod interval_iso;
+mod json;
+mod jsonb;
+pub mod modifier;
+mod uuid;
+mod zone;
+
+#[cfg(test)]
+mod fuzz;
+#[cfg(test)]
+mod golden;
+
+pub use self::bool::{parse_bool, write_bool};
+pub use self::bytea::{parse_bytea, write_bytea};
+pub use self::date_input::{parse_date, parse_time, parse_timestamp, parse_timestamptz};
+pub use self::date_output::{write_date, write_time, write_timestamp, write_timestamptz};
+pub use self::float::{parse_f32, parse_f64, write_f32, write_f64};
+pub use self::integer::{parse_i16, parse_i32, parse_i64, parse_oid, write_i64};
+pub use self::interval::{parse_interval, parse_interval_in, write_interval};
+pub use self::json::check_json;
+pub use self::jsonb::write_jsonb;
+pub use self::uuid::{parse_uuid, write_uuid};
+pub use self::zone::TimeZone;
+
+use crate::error::{SqlError, SqlState};
+
+/// What the text forms of dates and times depend on besides the text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Context {
+    /// When the transaction started: `now` and `today` count from it. Microseconds since 1970 in UTC.
+    pub now_us: i64,
+    /// The session's time zone.
+    pub zone: TimeZone,
+}
+
+/// C's `isspace` in PostgreSQL's input functions.
+#[inline]
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t'..=b'\r')
+}
+
+fn trim(bytes: &[u8]) -> &[u8] {
+    let start = bytes.iter().position(|b| !is_space(*b)).unwrap_or(bytes.len());
+    let end = bytes.iter().rposition(|b| !is_space(*b)).map_or(start, |last| last + 1);
+    &bytes[start..end]
+}
+
+#[cold]
+fn invalid(type_name: &str, bytes: &[u8]) -> SqlError {
+    SqlError::invalid_text(type_name, &String::from_utf8_lossy(bytes))
+}
+
+/// PostgreSQL's `value "99999999999" is out of range for type integer`.
+#[cold]
+fn value_out_of_range(type_name: &str, bytes: &[u8]) -> SqlError {
+    let text = String::from_utf8_lossy(bytes);
+    SqlError::new(
+        SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+        format!("value \"{text}\" is out of range for type {type_name}"),
+    )
+}

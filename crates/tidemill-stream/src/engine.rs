@@ -1,0 +1,320 @@
+//! The engine: all streams' events go in here, all views' states come out.
+//!
+//! Two threads carry every commit. The *folder* takes the writes of all sessions that wait at that moment and folds
+//! their events into one delta of state a view. The *committer* logs the deltas as one record, syncs if one of the
+//! writers asked for that, applies them to the views under the gate and answers the writers. While one group is being
+//! synced the next one is folded and the one after it gathers, so the group grows with the load and the latency of a
+//! lone writer is that of its own sync.
+
+mod checkpoint;
+mod commit;
+mod fold_group;
+mod maintain;
+mod record;
+mod recover;
+mod write_set;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use arrow::array::RecordBatch;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use crate::disk::Disk;
+use crate::error::{Error, Result};
+use crate::stream::StreamId;
+use crate::view::{Frozen, Snapshot, View, ViewId};
+
+pub use commit::Fatal;
+pub(crate) use maintain::run_schema;
+pub(crate) use write_set::RunningDelta;
+pub use write_set::WriteSet;
+
+/// Bytes of events and deltas that may wait for the folder; a writer beyond that waits itself.
+pub const QUEUE_BYTES_MAX: usize = 64 << 20;
+
+/// When a write is acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Accepted in memory.
+    Async,
+    /// Visible in every view.
+    SyncReceive,
+    /// Visible, and synced to disk.
+    SyncCommit,
+}
+
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// A checkpoint is due when the log has grown by this many bytes and by twice the size of the state.
+    pub checkpoint_log_bytes: u64,
+    /// Size of a log segment.
+    pub segment_bytes: u64,
+    /// State in memory beyond this goes to disk.
+    pub memory_bytes: usize,
+    /// Decoded blocks of runs that are kept in memory.
+    pub cache_bytes: usize,
+    /// Held back on disk for a checkpoint when the disk is full.
+    pub reserve_bytes: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            checkpoint_log_bytes: 256 << 10,
+            segment_bytes: 16 << 20,
+            memory_bytes: 512 << 20,
+            cache_bytes: 128 << 20,
+            reserve_bytes: 256 << 10,
+        }
+    }
+}
+
+/// One part of a write: everything in a write is applied at one commit, or nothing.
+#[derive(Debug)]
+pub enum Part {
+    /// Events of a stream, for all its active views or only those in `targets`.
+    Events { stream: StreamId, targets: Option<Arc<[ViewId]>>, batch: RecordBatch },
+    /// States that the writer has folded itself.
+    Delta { view: ViewId, states: RecordBatch },
+    /// Forget the state of a view.
+    Truncate { view: ViewId },
+}
+
+/// What travels to the folder.
+pub(crate) struct Write {
+    parts: Vec<Part>,
+    level: Level,
+    /// Folds of the same write that readers see until the commit replaces them.
+    running: Option<Arc<write_set::Running>>,
+    answer: Option<oneshot::Sender<Result<()>>>,
+    /// Room in the queue, given back when the write has been folded.
+    _room: OwnedSemaphorePermit,
+}
+
+pub(crate) struct Shared {
+    disk: Arc<dyn Disk>,
+    options: Options,
+    views: RwLock<Views>,
+    /// Held while a commit is applied and while a snapshot is taken: all views are read at one commit.
+    gate: Mutex<()>,
+    room: Arc<Semaphore>,
+    queue: commit::Queue,
+    fatal: Fatal,
+    maintenance: maintain::Maintenance,
+    log_bytes: AtomicU64,
+    run_bytes: AtomicU64,
+    commits: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Views {
+    by_id: HashMap<ViewId, Arc<View>>,
+    by_stream: HashMap<StreamId, Vec<Arc<View>>>,
+}
+
+impl Views {
+    fn insert(&mut self, view: Arc<View>) {
+        for stream in view.plan.streams() {
+            self.by_stream.entry(stream).or_default().push(Arc::clone(&view));
+        }
+        self.by_id.insert(view.id, view);
+    }
+
+    fn remove(&mut self, id: ViewId) -> Option<Arc<View>> {
+        for views in self.by_stream.values_mut() {
+            views.retain(|v| v.id != id);
+        }
+        self.by_id.remove(&id)
+    }
+
+    /// The views that fold what is written to `stream` now.
+    fn targets<'a>(
+        &'a self,
+        stream: StreamId,
+        targets: Option<&'a [ViewId]>,
+    ) -> impl Iterator<Item = &'a Arc<View>> + 'a {
+        let views = self.by_stream.get(&stream).into_iter().flatten();
+        views.filter(move |v| v.is_active() && targets.is_none_or(|t| t.contains(&v.id)))
+    }
+}
+
+pub struct Engine {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Engine {
+    /// Opens the log in `disk`, brings `views` to the state of the last commit and starts the threads.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        options: Options,
+        views: Vec<Arc<View>>,
+        fatal: Fatal,
+    ) -> Result<Engine> {
+        let mut registry = Views::default();
+        for view in views {
+            registry.insert(view);
+        }
+        let (log, recovered) = recover::recover(&disk, &options, &registry)?;
+        let shared = Arc::new(Shared {
+            disk,
+            options,
+            views: RwLock::new(registry),
+            gate: Mutex::new(()),
+            room: Arc::new(Semaphore::new(QUEUE_BYTES_MAX)),
+            queue: commit::Queue::default(),
+            fatal,
+            maintenance: maintain::Maintenance::default(),
+            log_bytes: AtomicU64::new(log.size_bytes()),
+            run_bytes: AtomicU64::new(recovered.run_bytes),
+            commits: AtomicU64::new(0),
+        });
+        let threads = Mutex::new(commit::start(&shared, log, recovered)?);
+        Ok(Engine { shared, threads })
+    }
+
+    /// Adds a view; what is written from now on is folded into it.
+    pub fn add_view(&self, view: Arc<View>) {
+        self.shared.views.write().insert(view);
+    }
+
+    /// Removes a view and its state. The caller has made sure that the catalog no longer names it.
+    pub fn remove_view(&self, id: ViewId) {
+        let view = self.shared.views.write().remove(id);
+        if let Some(view) = view {
+            self.shared.maintenance.retire(view.state.lock().runs().iter().cloned());
+        }
+    }
+
+    /// Gives what is written to its streams to a view from now on, or no longer.
+    pub fn set_active(&self, id: ViewId, active: bool) {
+        if let Some(view) = self.view(id) {
+            view.set_active(active);
+        }
+    }
+
+    pub fn view(&self, id: ViewId) -> Option<Arc<View>> {
+        self.shared.views.read().by_id.get(&id).cloned()
+    }
+
+    /// True if a view would see what is written to `stream`.
+    pub fn has_readers(&self, stream: StreamId) -> bool {
+        self.shared.views.read().by_stream.get(&stream).is_some_and(|v| !v.is_empty())
+    }
+
+    /// Writes all parts at one commit and returns when `level` is reached. Waits while the queue is full.
+    pub async fn write(&self, parts: Vec<Part>, level: Level) -> Result<()> {
+        self.submit(parts, level, None).await
+    }
+
+    async fn submit(
+        &self,
+        parts: Vec<Part>,
+        level: Level,
+        running: Option<Arc<write_set::Running>>,
+    ) -> Result<()> {
+        let bytes: usize = parts.iter().map(Part::bytes).sum();
+        let permits = bytes.clamp(1, QUEUE_BYTES_MAX) as u32;
+        let room = Arc::clone(&self.shared.room)
+            .acquire_many_owned(permits)
+            .await
+            .map_err(|_| self.shared.stopped())?;
+        if level == Level::Async {
+            let write = Write { parts, level, running, answer: None, _room: room };
+            return self.shared.queue.push(write).map_err(|_| self.shared.stopped());
+        }
+        let (answer, done) = oneshot::channel();
+        let write = Write { parts, level, running, answer: Some(answer), _room: room };
+        self.shared.queue.push(write).map_err(|_| self.shared.stopped())?;
+        done.await.unwrap_or_else(|_| Err(self.shared.stopped()))
+    }
+
+    /// Starts a write whose events are folded as they come, by the caller's thread: for COPY and transactions.
+    /// With `visible`, readers see them before the write ends.
+    pub fn begin(self: &Arc<Self>, visible: bool) -> WriteSet {
+        WriteSet::new(Arc::clone(self), visible)
+    }
+
+    /// Returns when everything accepted before is visible, and durable.
+    pub async fn flush(&self) -> Result<()> {
+        self.write(Vec::new(), Level::SyncCommit).await
+    }
+
+    /// Forgets the state of a view, in order with the writes around it.
+    pub async fn truncate(&self, view: ViewId) -> Result<()> {
+        self.write(vec![Part::Truncate { view }], Level::SyncCommit).await
+    }
+
+    /// The states of `views` at one commit; views that are gone are left out.
+    pub fn snapshot(&self, views: &[ViewId]) -> Result<Snapshot> {
+        let views: Vec<Arc<View>> = {
+            let registry = self.shared.views.read();
+            views.iter().filter_map(|id| registry.by_id.get(id).cloned()).collect()
+        };
+        let _gate = self.shared.gate.lock();
+        let mut states: HashMap<ViewId, Frozen> = HashMap::new();
+        for view in views {
+            let mut frozen = view.state.lock().freeze()?;
+            write_set::append_running(&view, &mut frozen)?;
+            states.insert(view.id, frozen);
+        }
+        Ok(Snapshot::new(states))
+    }
+
+    /// Bytes on disk: log and runs.
+    pub fn disk_bytes(&self) -> u64 {
+        self.shared.log_bytes.load(Ordering::Relaxed) + self.shared.run_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Commit groups since the start.
+    pub fn commits(&self) -> u64 {
+        self.shared.commits.load(Ordering::Relaxed)
+    }
+
+    /// Takes in what waits, writes a checkpoint and ends the threads.
+    pub fn shutdown(&self) {
+        self.shared.queue.close();
+        self.shared.maintenance.stop();
+        for thread in self.threads.lock().drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the engine panicked");
+            }
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}
+
+impl Part {
+    fn bytes(&self) -> usize {
+        match self {
+            Part::Events { batch, .. } => batch.get_array_memory_size(),
+            Part::Delta { states, .. } => states.get_array_memory_size(),
+            Part::Truncate { .. } => 0,
+        }
+    }
+}
+
+impl Shared {
+    fn stopped(&self) -> Error {
+        Error::Stopped(self.fatal.cause().unwrap_or_else(|| "shutdown".into()))
+    }
+
+    fn view(&self, id: ViewId) -> Option<Arc<View>> {
+        self.views.read().by_id.get(&id).cloned()
+    }
+}
+
+/// Where the log lies in the data directory.
+fn log_dir() -> PathBuf {
+    PathBuf::from("log")
+}

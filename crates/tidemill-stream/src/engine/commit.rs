@@ -1,0 +1,301 @@
+//! The two threads of a commit: the folder and the committer.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use arrow::array::RecordBatch;
+use parking_lot::{Condvar, Mutex};
+
+use crate::engine::fold_group::{Group, fold_group};
+use crate::engine::maintain::Maintainer;
+use crate::engine::recover::Recovered;
+use crate::engine::{Level, Part, Shared, Write, record};
+use crate::error::{Error, Result};
+use crate::log::{Log, LogError};
+use crate::view::ViewId;
+
+/// Writes in one commit group at most.
+const GROUP_WRITES_MAX: usize = 4096;
+/// Groups that may wait for the committer while it syncs.
+const GROUPS_AHEAD: usize = 1;
+/// What was acknowledged without a sync is synced this much later at most.
+const LAZY_SYNC: Duration = Duration::from_millis(10);
+/// How often the committer looks whether states want merging while nothing is written.
+const IDLE: Duration = Duration::from_millis(200);
+
+/// Told once when the engine can't go on: an error of the disk after which nothing that was not synced can be trusted.
+#[derive(Clone)]
+pub struct Fatal {
+    cause: Arc<Mutex<Option<String>>>,
+    tell: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+impl Fatal {
+    pub fn new(tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self { cause: Arc::default(), tell: Arc::new(tell) }
+    }
+
+    pub fn cause(&self) -> Option<String> {
+        self.cause.lock().clone()
+    }
+
+    fn raise(&self, cause: &str) {
+        let mut slot = self.cause.lock();
+        if slot.is_none() {
+            *slot = Some(cause.to_string());
+            drop(slot);
+            tracing::error!(cause, "the engine stops: what was not synced can't be trusted any more");
+            (self.tell)(cause);
+        }
+    }
+}
+
+/// The writes that wait for the folder.
+#[derive(Default)]
+pub(super) struct Queue {
+    state: Mutex<QueueState>,
+    filled: Condvar,
+}
+
+#[derive(Default)]
+struct QueueState {
+    writes: Vec<Write>,
+    closed: bool,
+}
+
+impl Queue {
+    /// Gives the write back if the queue is closed.
+    pub(super) fn push(&self, write: Write) -> Result<(), Box<Write>> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Err(Box::new(write));
+        }
+        let was_empty = state.writes.is_empty();
+        state.writes.push(write);
+        drop(state);
+        if was_empty {
+            self.filled.notify_one();
+        }
+        Ok(())
+    }
+
+    pub(super) fn close(&self) {
+        self.state.lock().closed = true;
+        self.filled.notify_all();
+    }
+
+    /// Waits for writes; `None` once the queue is closed and empty.
+    fn take(&self) -> Option<Vec<Write>> {
+        let mut state = self.state.lock();
+        while state.writes.is_empty() {
+            if state.closed {
+                return None;
+            }
+            self.filled.wait(&mut state);
+        }
+        let count = group_end(&state.writes);
+        let rest = state.writes.split_off(count);
+        Some(std::mem::replace(&mut state.writes, rest))
+    }
+}
+
+/// A truncation is a group of its own: it comes after what was written before it and before what comes after.
+fn group_end(writes: &[Write]) -> usize {
+    let truncates = |w: &Write| w.parts.iter().any(|p| matches!(p, Part::Truncate { .. }));
+    if writes.first().is_some_and(truncates) {
+        return 1;
+    }
+    writes.iter().position(truncates).unwrap_or(writes.len()).min(GROUP_WRITES_MAX)
+}
+
+pub(super) fn start(shared: &Arc<Shared>, log: Log, recovered: Recovered) -> Result<Vec<JoinHandle<()>>> {
+    let (sender, receiver) = sync_channel::<Group>(GROUPS_AHEAD);
+    let folder = {
+        let shared = Arc::clone(shared);
+        spawn("folder", move || fold_forever(&shared, &sender))?
+    };
+    let committer = {
+        let mut committer = Committer::new(Arc::clone(shared), log);
+        spawn("committer", move || committer.run(&receiver))?
+    };
+    let maintainer = {
+        let mut maintainer = Maintainer::new(Arc::clone(shared), recovered.cache, recovered.next_run);
+        spawn("maintainer", move || maintainer.run())?
+    };
+    Ok(vec![folder, committer, maintainer])
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.into()).spawn(body).map_err(|e| Error::Stopped(e.to_string()))
+}
+
+fn fold_forever(shared: &Shared, groups: &SyncSender<Group>) {
+    while let Some(writes) = shared.queue.take() {
+        let group = fold_group(shared, writes);
+        if groups.send(group).is_err() {
+            return;
+        }
+    }
+}
+
+pub(super) struct Committer {
+    pub(super) shared: Arc<Shared>,
+    pub(super) log: Log,
+    /// Bytes of log since the last checkpoint.
+    pub(super) since_checkpoint: u64,
+    unsynced: bool,
+    payload: Vec<u8>,
+}
+
+impl Committer {
+    fn new(shared: Arc<Shared>, log: Log) -> Self {
+        let since_checkpoint = log.size_bytes();
+        Self { shared, log, since_checkpoint, unsynced: false, payload: Vec::new() }
+    }
+
+    fn run(&mut self, groups: &Receiver<Group>) {
+        loop {
+            let wait = if self.unsynced { LAZY_SYNC } else { IDLE };
+            match groups.recv_timeout(wait) {
+                Ok(group) => self.commit(group),
+                Err(RecvTimeoutError::Timeout) => self.idle(),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.checkpoint_if_due();
+        }
+        self.checkpoint_at_end();
+    }
+
+    fn commit(&mut self, group: Group) {
+        let Group { deltas, truncate, writes, failed } = group;
+        for (write, error) in failed {
+            self.answer(write, Err(error));
+        }
+        let level = writes.iter().map(|w| w.level).max().unwrap_or(Level::Async);
+        let logged = self.log_commit(&deltas, truncate, level);
+        match logged {
+            Ok(()) => self.apply(&deltas, truncate, writes),
+            Err(error) => {
+                let text = error.to_string();
+                let full = matches!(error, Error::Log(LogError::DiskFull(_)));
+                if !full {
+                    self.give_up(&text);
+                }
+                let mut first = Some(error);
+                for write in writes {
+                    let error = first.take().unwrap_or_else(|| match full {
+                        true => Error::Sql(
+                            tidemill_sql::SqlError::new(tidemill_sql::SqlState::DISK_FULL, text.clone())
+                                .with_hint(
+                                    "Make room on the disk of the data directory; reads go on meanwhile.",
+                                ),
+                        ),
+                        false => Error::Stopped(text.clone()),
+                    });
+                    self.answer(write, Err(error));
+                }
+            }
+        }
+    }
+
+    fn log_commit(
+        &mut self,
+        deltas: &[(ViewId, RecordBatch)],
+        truncate: Option<ViewId>,
+        level: Level,
+    ) -> Result<()> {
+        if let Some(cause) = self.shared.fatal.cause() {
+            return Err(Error::Stopped(cause));
+        }
+        if let Some(view) = truncate {
+            self.payload.clear();
+            record::encode_truncate(view, &mut self.payload);
+            self.append(record::TRUNCATE)?;
+        }
+        if !deltas.is_empty() {
+            self.payload.clear();
+            record::encode_commit(deltas, &mut self.payload)?;
+            self.append(record::COMMIT)?;
+        }
+        if level == Level::SyncCommit && self.unsynced {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, kind: u8) -> Result<()> {
+        self.log.append(kind, &[&self.payload])?;
+        self.unsynced = true;
+        self.since_checkpoint += self.payload.len() as u64;
+        Ok(())
+    }
+
+    pub(super) fn sync(&mut self) -> Result<()> {
+        self.log.sync()?;
+        self.unsynced = false;
+        Ok(())
+    }
+
+    fn apply(&mut self, deltas: &[(ViewId, RecordBatch)], truncate: Option<ViewId>, writes: Vec<Write>) {
+        {
+            let gate = self.shared.gate.lock();
+            if let Some(view) = truncate.and_then(|id| self.shared.view(id))
+                && let Err(error) = view.state.lock().clear()
+            {
+                tracing::error!(view = view.id.0, %error, "could not truncate a view");
+            }
+            for (id, delta) in deltas {
+                // A view that was dropped meanwhile wants nothing.
+                if let Some(view) = self.shared.view(*id)
+                    && let Err(error) = view.state.lock().apply(delta)
+                {
+                    view.stats.errors.fetch_add(1, Ordering::Relaxed);
+                    tracing::error!(view = id.0, %error, "could not apply a commit to a view");
+                }
+            }
+            for running in writes.iter().filter_map(|w| w.running.as_ref()) {
+                running.withdraw();
+            }
+            drop(gate);
+        }
+        self.shared.commits.fetch_add(1, Ordering::Relaxed);
+        self.shared.log_bytes.store(self.log.size_bytes(), Ordering::Relaxed);
+        for write in writes {
+            self.answer(write, Ok(()));
+        }
+    }
+
+    fn answer(&self, write: Write, result: Result<()>) {
+        if result.is_err()
+            && let Some(running) = &write.running
+        {
+            running.withdraw();
+        }
+        match (write.answer, result) {
+            // The session may have gone away: its answer goes with it.
+            (Some(answer), result) => drop(answer.send(result)),
+            (None, Ok(())) => {}
+            (None, Err(error)) => tracing::warn!(%error, "a write that was acknowledged early failed"),
+        }
+    }
+
+    pub(super) fn give_up(&self, cause: &str) {
+        self.shared.fatal.raise(cause);
+        self.shared.queue.close();
+    }
+
+    fn idle(&mut self) {
+        if self.unsynced
+            && let Err(error) = self.sync()
+        {
+            if matches!(error, Error::Log(LogError::DiskFull(_))) {
+                tracing::warn!(%error, "what was acknowledged without a sync is not on disk yet");
+            } else {
+                self.give_up(&error.to_string());
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! From the writes of a commit group to one delta of state a view.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+
+use crate::engine::{Part, Shared, Write};
+use crate::error::{Error, Result};
+use crate::fold::Fold;
+use crate::stream::StreamId;
+use crate::view::{View, ViewId};
+
+/// Batches of fewer rows are joined before they are folded: the cost of evaluating an expression over one row is that
+/// of evaluating it over dozens.
+const JOIN_ROWS_BELOW: usize = 256;
+
+/// A commit group, folded.
+pub(super) struct Group {
+    pub deltas: Vec<(ViewId, RecordBatch)>,
+    pub truncate: Option<ViewId>,
+    pub writes: Vec<Write>,
+    /// Writes that could not be folded; nothing of them is in `deltas`.
+    pub failed: Vec<(Write, Error)>,
+}
+
+/// Folds all writes at once and, if one of them fails, each alone, so that only the culprit is refused.
+pub(super) fn fold_group(shared: &Shared, writes: Vec<Write>) -> Group {
+    let truncate = writes.iter().flat_map(|w| &w.parts).find_map(|p| match p {
+        Part::Truncate { view } => Some(*view),
+        _ => None,
+    });
+    let all: Vec<&Part> = writes.iter().flat_map(|w| &w.parts).collect();
+    match Folding::new(shared).fold(&all) {
+        Ok(deltas) => Group { deltas, truncate, writes, failed: Vec::new() },
+        Err(error) if writes.len() == 1 => {
+            let failed = writes.into_iter().zip([error]).collect();
+            Group { deltas: Vec::new(), truncate, writes: Vec::new(), failed }
+        }
+        Err(_) => fold_one_by_one(shared, writes, truncate),
+    }
+}
+
+fn fold_one_by_one(shared: &Shared, writes: Vec<Write>, truncate: Option<ViewId>) -> Group {
+    let mut group = Group { deltas: Vec::new(), truncate, writes: Vec::new(), failed: Vec::new() };
+    let mut states: Vec<Part> = Vec::new();
+    for write in writes {
+        let parts: Vec<&Part> = write.parts.iter().collect();
+        match Folding::new(shared).fold(&parts) {
+            Ok(deltas) => {
+                states.extend(deltas.into_iter().map(|(view, states)| Part::Delta { view, states }));
+                group.writes.push(write);
+            }
+            Err(error) => group.failed.push((write, error)),
+        }
+    }
+    match Folding::new(shared).fold(&states.iter().collect::<Vec<_>>()) {
+        Ok(deltas) => group.deltas = deltas,
+        // Merging what was folded singly fails only when a sum leaves its type's range: then none of it is applied.
+        Err(error) => {
+            let text = error.to_string();
+            let refused = group.writes.drain(..).map(|w| (w, Error::Sql(out_of_range(&text))));
+            group.failed.extend(refused);
+        }
+    }
+    group
+}
+
+fn out_of_range(text: &str) -> tidemill_sql::SqlError {
+    tidemill_sql::SqlError::new(tidemill_sql::SqlState::NUMERIC_VALUE_OUT_OF_RANGE, text)
+}
+
+struct Folding<'a> {
+    shared: &'a Shared,
+    folds: BTreeMap<ViewId, (Arc<View>, Fold)>,
+}
+
+impl<'a> Folding<'a> {
+    fn new(shared: &'a Shared) -> Self {
+        Self { shared, folds: BTreeMap::new() }
+    }
+
+    fn fold(mut self, parts: &[&Part]) -> Result<Vec<(ViewId, RecordBatch)>> {
+        let mut pending: Vec<Pending> = Vec::new();
+        for part in parts {
+            match part {
+                Part::Events { stream, targets, batch } => {
+                    match pending.iter_mut().find(|p| p.accepts(*stream, targets.as_ref(), batch)) {
+                        Some(open) => open.push(batch),
+                        None => pending.push(Pending::new(*stream, targets.clone(), batch)),
+                    }
+                }
+                Part::Delta { view, states } => {
+                    self.fold_pending(&mut pending)?;
+                    self.merge(*view, states)?;
+                }
+                Part::Truncate { .. } => {}
+            }
+        }
+        self.fold_pending(&mut pending)?;
+        let mut deltas = Vec::with_capacity(self.folds.len());
+        for (id, (view, mut fold)) in self.folds {
+            if !fold.is_empty() {
+                deltas.push((id, fold.freeze(&view.plan.aggregation)?));
+            }
+        }
+        Ok(deltas)
+    }
+
+    fn fold_pending(&mut self, pending: &mut Vec<Pending>) -> Result<()> {
+        pending.drain(..).try_for_each(|p| self.fold_events(&p))
+    }
+
+    fn fold_events(&mut self, pending: &Pending) -> Result<()> {
+        let batch = pending.join()?;
+        let started = Instant::now();
+        let views: Vec<Arc<View>> = {
+            let registry = self.shared.views.read();
+            registry.targets(pending.stream, pending.targets.as_deref()).cloned().collect()
+        };
+        let count = views.len().max(1) as u64;
+        for view in views {
+            view.count_input(&batch);
+            let aggregation = Arc::clone(&view.plan.aggregation);
+            let branches = view.plan.front.branches.iter().filter(|b| b.stream == pending.stream);
+            // Everything that can fail because of the events comes before the state is touched.
+            let inputs =
+                branches.map(|b| Ok(aggregation.evaluate(&b.run(&batch)?)?)).collect::<Result<Vec<_>>>();
+            let inputs = inputs.inspect_err(|_| view.count_error())?;
+            let fold = self.fold_of(&view)?;
+            for input in &inputs {
+                fold.update(&aggregation, input)?;
+            }
+            view.count_time(started.elapsed() / count as u32);
+        }
+        Ok(())
+    }
+
+    fn merge(&mut self, id: ViewId, states: &RecordBatch) -> Result<()> {
+        let Some(view) = self.shared.view(id) else { return Ok(()) };
+        let aggregation = Arc::clone(&view.plan.aggregation);
+        Ok(self.fold_of(&view)?.merge(&aggregation, states)?)
+    }
+
+    fn fold_of(&mut self, view: &Arc<View>) -> Result<&mut Fold> {
+        use std::collections::btree_map::Entry;
+        Ok(match self.folds.entry(view.id) {
+            Entry::Occupied(entry) => &mut entry.into_mut().1,
+            Entry::Vacant(entry) => {
+                let fold = Fold::new(&view.plan.aggregation)?;
+                &mut entry.insert((Arc::clone(view), fold)).1
+            }
+        })
+    }
+}
+
+/// Small batches of one stream, of one or many writers.
+struct Pending {
+    stream: StreamId,
+    targets: Option<Arc<[ViewId]>>,
+    batches: Vec<RecordBatch>,
+}
+
+impl Pending {
+    fn new(stream: StreamId, targets: Option<Arc<[ViewId]>>, batch: &RecordBatch) -> Self {
+        Self { stream, targets, batches: vec![batch.clone()] }
+    }
+
+    fn accepts(&self, stream: StreamId, targets: Option<&Arc<[ViewId]>>, batch: &RecordBatch) -> bool {
+        self.stream == stream
+            && self.targets.as_ref() == targets
+            && batch.num_rows() < JOIN_ROWS_BELOW
+            && self
+                .batches
+                .last()
+                .is_some_and(|b| b.num_rows() < JOIN_ROWS_BELOW && b.schema() == batch.schema())
+    }
+
+    fn push(&mut self, batch: &RecordBatch) {
+        self.batches.push(batch.clone());
+    }
+
+    fn join(&self) -> Result<RecordBatch> {
+        match self.batches.as_slice() {
+            [only] => Ok(only.clone()),
+            batches => Ok(concat_batches(&batches[0].schema(), batches)?),
+        }
+    }
+}

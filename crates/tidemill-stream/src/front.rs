@@ -1,0 +1,187 @@
+//! The front of a view: what happens to a stream's events below the aggregate.
+//!
+//! ```text
+//! AggregateExec              <- the fold
+//!   ProjectionExec  ─┐
+//!     FilterExec     ├─ steps of one branch, in reverse
+//!       StreamExec  ─┘
+//! ```
+//!
+//! Filters and projections are taken out of the physical plan and evaluated directly: a micro-batch costs what its
+//! expressions cost, no stream is polled and no operator keeps state between batches.
+
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::SchemaRef;
+use datafusion::common::cast::as_boolean_array;
+use datafusion::error::Result;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
+
+use crate::error::{Error, unsupported};
+use crate::stream::{StreamExec, StreamId};
+
+/// One branch for each place in the query that reads a stream.
+#[derive(Debug)]
+pub struct Front {
+    pub branches: Vec<Branch>,
+}
+
+#[derive(Debug)]
+pub struct Branch {
+    pub stream: StreamId,
+    /// Columns of the stream that the first step reads.
+    columns: Vec<usize>,
+    schema: SchemaRef,
+    steps: Vec<Step>,
+}
+
+#[derive(Debug)]
+enum Step {
+    Filter { predicate: Arc<dyn PhysicalExpr>, columns: Option<Vec<usize>> },
+    Project { expressions: Vec<Arc<dyn PhysicalExpr>>, schema: SchemaRef },
+}
+
+impl Front {
+    /// Takes the front out of the plan below an aggregate, or of a whole plan without one. `None` if the plan has
+    /// nodes that are neither filter, projection, union nor a stream.
+    pub fn compile(plan: &Arc<dyn ExecutionPlan>) -> Option<Front> {
+        let mut branches = Vec::new();
+        collect(plan, &mut Vec::new(), &mut branches).then_some(Front { branches })
+    }
+
+    /// Like [`Front::compile`], with an error that names the first node that does not belong in a front.
+    pub fn try_compile(plan: &Arc<dyn ExecutionPlan>) -> Result<Front, Error> {
+        Front::compile(plan).ok_or_else(|| {
+            unsupported(format!("a continuous view cannot have {} below its aggregates", foreign_node(plan)))
+        })
+    }
+
+    /// Columns of `stream` that are read at all.
+    pub fn columns_of(&self, stream: StreamId) -> impl Iterator<Item = usize> + '_ {
+        self.branches.iter().filter(move |b| b.stream == stream).flat_map(|b| b.columns.iter().copied())
+    }
+}
+
+/// Walks down from `plan`; `above` are the steps on the way here, the last one runs first.
+fn collect(plan: &Arc<dyn ExecutionPlan>, above: &mut Vec<Step>, out: &mut Vec<Branch>) -> bool {
+    if let Some(stream) = plan.downcast_ref::<StreamExec>() {
+        let steps = above.iter().rev().map(Step::copy).collect();
+        out.push(Branch {
+            stream: stream.stream(),
+            columns: stream.columns().to_vec(),
+            schema: stream.schema(),
+            steps,
+        });
+        return true;
+    }
+    if let Some(filter) = plan.downcast_ref::<FilterExec>() {
+        let columns = filter.projection().as_ref().map(|p| p.to_vec());
+        above.push(Step::Filter { predicate: Arc::clone(filter.predicate()), columns });
+        let ok = collect(filter.input(), above, out);
+        above.pop();
+        return ok;
+    }
+    if let Some(project) = plan.downcast_ref::<ProjectionExec>() {
+        let expressions = project.expr().iter().map(|e| Arc::clone(&e.expr)).collect();
+        above.push(Step::Project { expressions, schema: project.schema() });
+        let ok = collect(project.input(), above, out);
+        above.pop();
+        return ok;
+    }
+    let is_union = plan.is::<UnionExec>() || plan.is::<InterleaveExec>();
+    is_union && plan.children().into_iter().all(|child| collect(child, above, out))
+}
+
+fn foreign_node(plan: &Arc<dyn ExecutionPlan>) -> String {
+    let known = plan.is::<StreamExec>()
+        || plan.is::<FilterExec>()
+        || plan.is::<ProjectionExec>()
+        || plan.is::<UnionExec>()
+        || plan.is::<InterleaveExec>();
+    if !known {
+        return plan.name().trim_end_matches("Exec").to_lowercase();
+    }
+    plan.children()
+        .into_iter()
+        .filter(|c| Front::compile(c).is_none())
+        .map(foreign_node)
+        .next()
+        .unwrap_or_default()
+}
+
+impl Branch {
+    /// Runs the steps over a batch with all columns of the stream.
+    pub fn run(&self, events: &RecordBatch) -> Result<RecordBatch> {
+        let columns = self.columns.iter().map(|i| Arc::clone(events.column(*i))).collect();
+        let mut batch = with_rows(&self.schema, columns, events.num_rows())?;
+        for step in &self.steps {
+            if batch.num_rows() == 0 {
+                // What remains is not evaluated, but the schema must be that of the last step.
+                return Ok(RecordBatch::new_empty(self.output_schema()));
+            }
+            batch = step.run(&batch)?;
+        }
+        Ok(batch)
+    }
+
+    pub fn output_schema(&self) -> SchemaRef {
+        let mut schema = Arc::clone(&self.schema);
+        for step in &self.steps {
+            schema = match step {
+                Step::Filter { columns: None, .. } => schema,
+                Step::Filter { columns: Some(columns), .. } => {
+                    Arc::new(schema.project(columns).unwrap_or_else(|_| schema.as_ref().clone()))
+                }
+                Step::Project { schema, .. } => Arc::clone(schema),
+            };
+        }
+        schema
+    }
+}
+
+impl Step {
+    fn copy(&self) -> Step {
+        match self {
+            Step::Filter { predicate, columns } => {
+                Step::Filter { predicate: Arc::clone(predicate), columns: columns.clone() }
+            }
+            Step::Project { expressions, schema } => {
+                Step::Project { expressions: expressions.clone(), schema: Arc::clone(schema) }
+            }
+        }
+    }
+
+    fn run(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        match self {
+            Step::Filter { predicate, columns } => {
+                let kept = predicate.evaluate(batch)?.into_array(batch.num_rows())?;
+                let kept = as_boolean_array(&kept)?;
+                let batch = match columns {
+                    Some(columns) => batch.project(columns)?,
+                    None => batch.clone(),
+                };
+                Ok(filter_record_batch(&batch, kept)?)
+            }
+            Step::Project { expressions, schema } => {
+                let rows = batch.num_rows();
+                let columns = expressions
+                    .iter()
+                    .map(|e| e.evaluate(batch)?.into_array(rows))
+                    .collect::<Result<Vec<_>>>()?;
+                with_rows(schema, columns, rows)
+            }
+        }
+    }
+}
+
+/// A batch whose row count is kept even if it has no columns (`SELECT count(*) FROM s`).
+fn with_rows(schema: &SchemaRef, columns: Vec<arrow::array::ArrayRef>, rows: usize) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+}

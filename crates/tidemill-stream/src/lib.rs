@@ -1,0 +1,13 @@
+//! Streams, continuous views, their state, log and windows.
+
+pub mod disk;
+pub mod engine;
+pub mod error;
+pub mod fold;
+pub mod front;
+pub mod log;
+pub mod run;
+pub mod stream;
+pub mod view;
+
+pub use error::{Error, Result};

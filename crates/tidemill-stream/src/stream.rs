@@ -1,0 +1,186 @@
+//! A stream: its definition, and what stands for it in plans.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, TimestampMicrosecondArray, new_null_array};
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use tidemill_sql::types::{Scalar, Type};
+use tidemill_sql::{SqlError, SqlState};
+
+/// The column that every event has: when it arrived. It is the first column inside, so that added columns come last,
+/// and the last one that users see.
+pub const ARRIVAL: &str = "arrival_timestamp";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+pub struct StreamId(pub u32);
+
+/// A stream's columns, without [`ARRIVAL`].
+#[derive(Debug, Clone)]
+pub struct StreamDefinition {
+    pub id: StreamId,
+    pub name: String,
+    pub columns: Vec<(String, Type)>,
+}
+
+impl StreamDefinition {
+    /// The schema of batches of events: [`ARRIVAL`], then the columns.
+    pub fn event_schema(&self) -> SchemaRef {
+        let arrival = Type::new(Scalar::Timestamptz).field(ARRIVAL);
+        let fields = std::iter::once(arrival).chain(self.columns.iter().map(|(name, ty)| ty.field(name)));
+        Arc::new(Schema::new(fields.collect::<Vec<Field>>()))
+    }
+
+    /// Brings columns that were written (in the writer's order, `None` for those that the statement did not name)
+    /// into the order of [`StreamDefinition::event_schema`].
+    pub fn event_batch(
+        schema: &SchemaRef,
+        mut columns: Vec<Option<ArrayRef>>,
+        rows: usize,
+        arrival_us: i64,
+    ) -> Result<RecordBatch> {
+        let arrival = columns.first_mut().and_then(Option::take).unwrap_or_else(|| {
+            Arc::new(TimestampMicrosecondArray::from_value(arrival_us, rows).with_timezone("UTC"))
+        });
+        let mut arrays = vec![arrival];
+        for (field, column) in schema.fields().iter().zip(columns).skip(1) {
+            arrays.push(column.unwrap_or_else(|| new_null_array(field.data_type(), rows)));
+        }
+        Ok(RecordBatch::try_new(Arc::clone(schema), arrays)?)
+    }
+}
+
+/// A stream in the eyes of the planner. It can be planned by a view and never be read.
+#[derive(Debug)]
+pub struct StreamTable {
+    id: StreamId,
+    name: String,
+    schema: SchemaRef,
+}
+
+impl StreamTable {
+    pub fn new(definition: &StreamDefinition) -> Self {
+        Self { id: definition.id, name: definition.name.clone(), schema: definition.event_schema() }
+    }
+
+    pub fn id(&self) -> StreamId {
+        self.id
+    }
+}
+
+#[async_trait]
+impl TableProvider for StreamTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        _state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let columns = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
+        Ok(Arc::new(StreamExec::try_new(self.id, self.name.clone(), &self.schema, columns)?))
+    }
+}
+
+/// Where a stream's events enter the plan of a view. [`crate::front::Front`] replaces it; it is never executed.
+#[derive(Debug)]
+pub struct StreamExec {
+    stream: StreamId,
+    name: String,
+    columns: Vec<usize>,
+    properties: Arc<PlanProperties>,
+}
+
+impl StreamExec {
+    fn try_new(stream: StreamId, name: String, schema: &SchemaRef, columns: Vec<usize>) -> Result<Self> {
+        let schema = Arc::new(schema.project(&columns)?);
+        let properties = Arc::new(PlanProperties::new(
+            EquivalenceProperties::new(schema),
+            Partitioning::UnknownPartitioning(1),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        ));
+        Ok(Self { stream, name, columns, properties })
+    }
+
+    pub fn stream(&self) -> StreamId {
+        self.stream
+    }
+
+    pub fn columns(&self) -> &[usize] {
+        &self.columns
+    }
+}
+
+impl DisplayAs for StreamExec {
+    fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.schema().fields().iter().map(|f| f.name().clone()).collect();
+        write!(f, "StreamExec: {} [{}]", self.name, names.join(", "))
+    }
+}
+
+impl ExecutionPlan for StreamExec {
+    fn name(&self) -> &str {
+        "StreamExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![]
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn execute(&self, _partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        Err(DataFusionError::External(Box::new(read_of_stream(&self.name))))
+    }
+}
+
+/// PipelineDB's answer to `SELECT … FROM stream`.
+pub fn read_of_stream(name: &str) -> SqlError {
+    SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is a stream"))
+        .with_hint("Streams can only be read by a continuous view's FROM clause.")
+}
+
+/// The stream behind a table of the planner, if it is one.
+pub fn as_stream(table: &dyn TableProvider) -> Option<&StreamTable> {
+    (table as &dyn Any).downcast_ref::<StreamTable>()
+}

@@ -1,0 +1,87 @@
+//! A continuous view: its plan, split into what runs at each event, the state, and what runs at each read.
+
+mod exec;
+mod plan;
+mod read;
+mod state;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use arrow::array::RecordBatch;
+use parking_lot::Mutex;
+
+use crate::engine::RunningDelta;
+
+pub use exec::{Snapshot, StateExec, ViewTable, as_view, state_views};
+pub use plan::{ViewPlan, compile};
+pub use state::{Frozen, ViewState};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+pub struct ViewId(pub u32);
+
+/// A view that is kept up to date.
+#[derive(Debug)]
+pub struct View {
+    pub id: ViewId,
+    pub plan: Arc<ViewPlan>,
+    /// An inactive view is readable and skips what is written meanwhile.
+    active: AtomicBool,
+    pub(crate) state: Mutex<ViewState>,
+    /// Folds of writes that have not ended and that readers may see.
+    pub(crate) running: Mutex<Vec<Arc<Mutex<RunningDelta>>>>,
+    pub stats: ViewStats,
+}
+
+/// Counters since the server started.
+#[derive(Debug, Default)]
+pub struct ViewStats {
+    pub input_rows: AtomicU64,
+    pub input_bytes: AtomicU64,
+    pub input_batches: AtomicU64,
+    pub errors: AtomicU64,
+    pub fold_us: AtomicU64,
+}
+
+impl View {
+    pub fn new(id: ViewId, plan: Arc<ViewPlan>, active: bool) -> crate::Result<Self> {
+        let state = Mutex::new(ViewState::new(Arc::clone(&plan.aggregation))?);
+        Ok(Self {
+            id,
+            plan,
+            active: AtomicBool::new(active),
+            state,
+            running: Mutex::default(),
+            stats: ViewStats::default(),
+        })
+    }
+
+    pub(crate) fn count_input(&self, batch: &RecordBatch) {
+        self.stats.input_rows.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
+        self.stats.input_bytes.fetch_add(batch.get_array_memory_size() as u64, Ordering::Relaxed);
+        self.stats.input_batches.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_error(&self) {
+        self.stats.errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_time(&self, elapsed: std::time::Duration) {
+        self.stats.fold_us.fetch_add(elapsed.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    pub fn is_active(&self) -> bool {
+        self.active.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_active(&self, active: bool) {
+        self.active.store(active, Ordering::Release);
+    }
+
+    /// Number of groups (rows, for a view without aggregates) and bytes of memory. Groups that were touched in
+    /// several parts of the tree count once a part.
+    pub fn size(&self) -> (usize, usize) {
+        let state = self.state.lock();
+        (state.groups(), state.memory())
+    }
+}

@@ -1,0 +1,220 @@
+//! Reading a view: the leaf that turns frozen states into the aggregate's rows, and the view as a table.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
+use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use futures::StreamExt;
+
+use crate::fold::Aggregation;
+use crate::view::read::stream_state;
+use crate::view::{Frozen, View, ViewId};
+
+/// Rows of the batches that a read gives.
+const BATCH_ROWS: usize = 8192;
+
+/// The states of several views at one commit. A query finds it as an extension of its session's configuration.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    views: HashMap<ViewId, Frozen>,
+}
+
+impl Snapshot {
+    pub fn new(views: HashMap<ViewId, Frozen>) -> Self {
+        Self { views }
+    }
+
+    pub fn view(&self, id: ViewId) -> Option<&Frozen> {
+        self.views.get(&id)
+    }
+}
+
+/// The leaf of a view's finish plan: gives the finished groups of the view's state.
+#[derive(Debug)]
+pub struct StateExec {
+    /// `None` in the template that belongs to no view yet.
+    view: Option<ViewId>,
+    aggregation: Arc<Aggregation>,
+    properties: Arc<PlanProperties>,
+}
+
+impl StateExec {
+    pub fn new(aggregation: Arc<Aggregation>) -> Self {
+        let properties = Arc::new(PlanProperties::new(
+            EquivalenceProperties::new(Arc::clone(aggregation.output_schema())),
+            Partitioning::UnknownPartitioning(1),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        ));
+        Self { view: None, aggregation, properties }
+    }
+
+    fn of_view(&self, view: ViewId) -> Self {
+        Self {
+            view: Some(view),
+            aggregation: Arc::clone(&self.aggregation),
+            properties: Arc::clone(&self.properties),
+        }
+    }
+
+    pub fn view(&self) -> Option<ViewId> {
+        self.view
+    }
+}
+
+/// The views whose state a plan reads.
+pub fn state_views(plan: &Arc<dyn ExecutionPlan>) -> Vec<ViewId> {
+    let mut views = Vec::new();
+    let mut stack = vec![plan];
+    while let Some(node) = stack.pop() {
+        if let Some(id) = node.downcast_ref::<StateExec>().and_then(StateExec::view)
+            && !views.contains(&id)
+        {
+            views.push(id);
+        }
+        stack.extend(node.children());
+    }
+    views
+}
+
+impl DisplayAs for StateExec {
+    fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let functions: Vec<_> = self.aggregation.functions().map(|a| a.name().to_string()).collect();
+        write!(f, "StateExec: keys={}, aggregates=[{}]", self.aggregation.key_count(), functions.join(", "))
+    }
+}
+
+impl ExecutionPlan for StateExec {
+    fn name(&self) -> &str {
+        "StateExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![]
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn execute(&self, _partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let frozen = self
+            .view
+            .and_then(|id| context.session_config().get_extension::<Snapshot>()?.view(id).cloned())
+            .ok_or_else(|| DataFusionError::Internal("a view is read without a snapshot".into()))?;
+        let aggregation = Arc::clone(&self.aggregation);
+        let schema = Arc::clone(aggregation.output_schema());
+        if !frozen.runs.is_empty() {
+            return Ok(stream_state(aggregation, frozen));
+        }
+        let batches =
+            futures::stream::once(async move { aggregation.finish(&frozen.batches) }).flat_map(|finished| {
+                futures::stream::iter(match finished {
+                    Ok(batch) => slices(&batch).into_iter().map(Ok).collect::<Vec<_>>(),
+                    Err(error) => vec![Err(error)],
+                })
+            });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+    }
+}
+
+fn slices(batch: &RecordBatch) -> Vec<RecordBatch> {
+    (0..batch.num_rows())
+        .step_by(BATCH_ROWS)
+        .map(|start| batch.slice(start, BATCH_ROWS.min(batch.num_rows() - start)))
+        .collect()
+}
+
+/// A view in the eyes of the planner.
+#[derive(Debug)]
+pub struct ViewTable {
+    view: Arc<View>,
+    schema: SchemaRef,
+}
+
+impl ViewTable {
+    /// `schema` names and types the columns as users see them; the finish plan gives them in the same order.
+    pub fn new(view: Arc<View>, schema: SchemaRef) -> Self {
+        Self { view, schema }
+    }
+
+    pub fn view(&self) -> &Arc<View> {
+        &self.view
+    }
+}
+
+#[async_trait]
+impl TableProvider for ViewTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    async fn scan(
+        &self,
+        _state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let id = self.view.id;
+        let finish = Arc::clone(&self.view.plan.finish).transform_up(|node| {
+            Ok(match node.downcast_ref::<StateExec>() {
+                Some(leaf) => Transformed::yes(Arc::new(leaf.of_view(id)) as Arc<dyn ExecutionPlan>),
+                // Nodes above keep what one execution did: each read gets fresh ones.
+                None => Transformed::yes(node.reset_state()?),
+            })
+        });
+        let finish = finish.data()?;
+        let produced = finish.schema();
+        let columns: Vec<usize> =
+            projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
+        let expressions = columns.iter().map(|&i| ProjectionExpr {
+            expr: Arc::new(Column::new(produced.field(i).name(), i)) as Arc<dyn PhysicalExpr>,
+            alias: self.schema.field(i).name().clone(),
+        });
+        Ok(Arc::new(ProjectionExec::try_new(expressions.collect::<Vec<_>>(), finish)?))
+    }
+}
+
+/// The view behind a table of the planner, if it is one.
+pub fn as_view(table: &dyn TableProvider) -> Option<&ViewTable> {
+    (table as &dyn Any).downcast_ref::<ViewTable>()
+}

@@ -1,0 +1,137 @@
+//! From a physical plan to a view's plan: front, aggregation, finish.
+//!
+//! ```text
+//! before                                after
+//! ProjectionExec: k, c + 1              ProjectionExec: k, c + 1      } finish: runs at each read
+//!   FilterExec: c > 10   (HAVING)         FilterExec: c > 10
+//!     AggregateExec: Final                  StateExec                 } the view's state
+//!       AggregateExec: Partial                Aggregation
+//!         FilterExec: x > 0                     Front: x > 0          } runs at each event
+//!           StreamExec                            stream
+//! ```
+
+use std::sync::Arc;
+
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::optimizer::Optimizer;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
+
+use crate::error::{Result, unsupported};
+use crate::fold::Aggregation;
+use crate::front::Front;
+use crate::stream::StreamId;
+use crate::view::exec::StateExec;
+
+/// Everything that a view needs to run, and nothing that depends on its name.
+#[derive(Debug)]
+pub struct ViewPlan {
+    pub front: Front,
+    pub aggregation: Arc<Aggregation>,
+    /// The plan above the aggregate, over a [`StateExec`].
+    pub finish: Arc<dyn ExecutionPlan>,
+}
+
+impl ViewPlan {
+    /// The streams that the view reads, each once.
+    pub fn streams(&self) -> Vec<StreamId> {
+        let mut streams: Vec<_> = self.front.branches.iter().map(|b| b.stream).collect();
+        streams.sort();
+        streams.dedup();
+        streams
+    }
+}
+
+/// Plans `query`, an analysed plan over [`crate::stream::StreamTable`]s, as a continuous view.
+pub async fn compile(session: &SessionState, query: &LogicalPlan) -> Result<ViewPlan> {
+    let state = view_session(session);
+    let optimized = state.optimize(query)?;
+    let physical = DefaultPhysicalPlanner::default().create_physical_plan(&optimized, &state).await?;
+    let (front, aggregation, finish) = split(&physical)?;
+    Ok(ViewPlan { front, aggregation, finish })
+}
+
+/// The session's functions and planners with only those rules that keep an aggregate in one piece:
+/// `single_distinct_aggregation_to_group_by` splits `count(DISTINCT x)` into two aggregates whose states do not merge,
+/// and the physical rules are there for sources that a view does not have.
+fn view_session(session: &SessionState) -> SessionState {
+    let rules = Optimizer::new()
+        .rules
+        .into_iter()
+        .filter(|r| r.name() != "single_distinct_aggregation_to_group_by")
+        .collect();
+    let mut config = session.config().clone();
+    config.options_mut().execution.target_partitions = 1;
+    SessionStateBuilder::new_from_existing(session.clone())
+        .with_config(config)
+        .with_optimizer_rules(rules)
+        .with_physical_optimizer_rules(vec![])
+        .build()
+}
+
+type Parts = (Front, Arc<Aggregation>, Arc<dyn ExecutionPlan>);
+
+fn split(plan: &Arc<dyn ExecutionPlan>) -> Result<Parts> {
+    if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
+        return split_at_aggregate(aggregate);
+    }
+    if let Some(front) = Front::compile(plan) {
+        let aggregation = Arc::new(Aggregation::of_rows(plan.schema()));
+        let leaf = Arc::new(StateExec::new(Arc::clone(&aggregation)));
+        return Ok((front, aggregation, leaf));
+    }
+    let children = plan.children();
+    let [child] = children.as_slice() else {
+        return Err(unsupported(format!(
+            "a continuous view cannot have {} above its aggregates",
+            plan.name().trim_end_matches("Exec").to_lowercase()
+        )));
+    };
+    let (front, aggregation, below) = split(child)?;
+    let finish = datafusion::physical_plan::replace_children_if_necessary(Arc::clone(plan), vec![below])?;
+    Ok((front, aggregation, finish))
+}
+
+fn split_at_aggregate(aggregate: &AggregateExec) -> Result<Parts> {
+    let output_schema = aggregate.schema();
+    let raw = match aggregate.mode() {
+        AggregateMode::Partial | AggregateMode::Single | AggregateMode::SinglePartitioned => aggregate,
+        _ => partial_below(aggregate.input())
+            .ok_or_else(|| unsupported("a continuous view cannot have this kind of aggregate"))?,
+    };
+    if raw.group_expr().has_grouping_set() {
+        return Err(unsupported("a continuous view cannot have GROUPING SETS, ROLLUP or CUBE yet"));
+    }
+    if contains_aggregate(raw.input()) {
+        return Err(unsupported("a continuous view cannot aggregate the result of another aggregate")
+            .with_hint("Make the inner query a continuous view and read it with the outer query."));
+    }
+    let keys = raw.group_expr().expr().iter().map(|(e, _)| Arc::clone(e)).collect();
+    let aggregation = Arc::new(Aggregation::try_new(
+        keys,
+        raw.aggr_expr(),
+        raw.filter_expr(),
+        raw.input_schema().as_ref(),
+        output_schema,
+    )?);
+    let front = Front::try_compile(raw.input())?;
+    let leaf = Arc::new(StateExec::new(Arc::clone(&aggregation)));
+    Ok((front, aggregation, leaf))
+}
+
+/// The Partial aggregate under a Final one, past repartitioning and coalescing.
+fn partial_below(plan: &Arc<dyn ExecutionPlan>) -> Option<&AggregateExec> {
+    if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
+        return matches!(aggregate.mode(), AggregateMode::Partial).then_some(aggregate);
+    }
+    match plan.children().as_slice() {
+        [child] => partial_below(child),
+        _ => None,
+    }
+}
+
+fn contains_aggregate(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<AggregateExec>() || plan.children().into_iter().any(contains_aggregate)
+}

@@ -1,0 +1,90 @@
+//! Reading a state that is partly on disk: merge by key, finish chunk by chunk, in bounded memory.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
+
+use crate::engine::run_schema;
+use crate::fold::Aggregation;
+use crate::run::{KeyEncoder, Merge, RunError, sort_by_key};
+use crate::view::Frozen;
+
+/// Chunks that wait for the reader above.
+const CHUNKS_AHEAD: usize = 2;
+
+pub fn stream_state(aggregation: Arc<Aggregation>, frozen: Frozen) -> SendableRecordBatchStream {
+    let schema = Arc::clone(aggregation.output_schema());
+    let mut builder = RecordBatchReceiverStreamBuilder::new(schema, CHUNKS_AHEAD);
+    let sender = builder.tx();
+    builder.spawn_blocking(move || {
+        let mut receiver_gone = false;
+        read(&aggregation, &frozen, &mut |batch| {
+            receiver_gone = sender.blocking_send(Ok(batch)).is_err();
+            !receiver_gone
+        })
+    });
+    builder.build()
+}
+
+fn external(error: RunError) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+/// Gives finished batches to `give` until it returns false.
+fn read(aggregation: &Aggregation, frozen: &Frozen, give: &mut dyn FnMut(RecordBatch) -> bool) -> Result<()> {
+    if aggregation.keeps_rows() {
+        return read_rows(aggregation, frozen, give);
+    }
+    let (schema, keys) = run_schema(aggregation);
+    let mut inputs: Vec<Box<dyn Iterator<Item = Result<RecordBatch, RunError>>>> = Vec::new();
+    for run in &frozen.runs {
+        inputs.push(Box::new(run.scan()));
+    }
+    if !frozen.batches.is_empty() {
+        let recent = aggregation.combine(&frozen.batches)?;
+        let encoder = KeyEncoder::try_new(&schema, keys).map_err(external)?;
+        let sorted = sort_by_key(&recent, &encoder).map_err(external)?;
+        inputs.push(Box::new(std::iter::once(Ok(sorted))));
+    }
+    for chunk in Merge::try_new(schema, keys, inputs).map_err(external)? {
+        let chunk = chunk.map_err(external)?;
+        let finished = if chunk.is_unique() {
+            aggregation.finish_unique(&chunk.batch)?
+        } else {
+            let group_keys = chunk.group_keys(keys).map_err(external)?;
+            let columns = chunk.batch.columns();
+            aggregation.finish_grouped(columns, &chunk.groups, chunk.group_count, Some(&group_keys))?
+        };
+        if !give(finished) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Rows are on disk and in memory in the order in which they came.
+fn read_rows(
+    aggregation: &Aggregation,
+    frozen: &Frozen,
+    give: &mut dyn FnMut(RecordBatch) -> bool,
+) -> Result<()> {
+    for run in &frozen.runs {
+        for block in run.scan() {
+            let block = block.map_err(external)?;
+            let rows = block.columns()[1..].to_vec();
+            let states = RecordBatch::try_new(Arc::clone(aggregation.state_schema()), rows)?;
+            if !give(aggregation.finish_unique(&states)?) {
+                return Ok(());
+            }
+        }
+    }
+    for batch in &frozen.batches {
+        if !give(aggregation.finish_unique(batch)?) {
+            break;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,202 @@
+//! The state of a view: a log-structured tree of partial states.
+//!
+//! Newest first: the *active* fold, which commits merge into; *frozen* batches in memory, each with unique keys; *runs*
+//! on disk, sorted by key. A reader freezes the active fold (a move) and takes references to the rest, so it never
+//! stops a writer for longer than that move. A key may have a part of its state in each part of the tree; merging the
+//! parts in commit order, oldest first, gives its state.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+
+use crate::error::Result;
+use crate::fold::{Aggregation, Fold};
+use crate::run::Run;
+
+/// Neighbouring frozen batches of together at most this many rows are merged as soon as they arise; larger ones by
+/// the maintenance thread.
+const INLINE_MERGE_ROWS_MAX: usize = 4096;
+/// Fewer batches than this are not worth the maintenance thread's while.
+const MERGE_BATCHES_MIN: usize = 4;
+
+#[derive(Debug)]
+pub struct ViewState {
+    aggregation: Arc<Aggregation>,
+    active: Fold,
+    frozen: Vec<RecordBatch>,
+    runs: Vec<Arc<Run>>,
+    /// The first so many frozen batches are being merged or written by the maintenance thread: they stay as they are.
+    pinned: usize,
+    /// Grows when the state is thrown away, so that the maintenance thread knows that its result is not wanted.
+    epoch: u64,
+}
+
+/// A state at one commit: immutable, shared with the view. Parts are in commit order, oldest first.
+#[derive(Debug, Clone)]
+pub struct Frozen {
+    pub runs: Vec<Arc<Run>>,
+    pub batches: Vec<RecordBatch>,
+}
+
+impl Frozen {
+    pub fn rows(&self) -> usize {
+        self.batches.iter().map(RecordBatch::num_rows).sum::<usize>()
+            + self.runs.iter().map(|r| r.rows() as usize).sum::<usize>()
+    }
+}
+
+/// Frozen batches that the maintenance thread has taken out to merge or to write.
+#[derive(Debug)]
+pub struct Task {
+    epoch: u64,
+    start: usize,
+    pub batches: Vec<RecordBatch>,
+}
+
+impl ViewState {
+    pub fn new(aggregation: Arc<Aggregation>) -> Result<Self> {
+        let mut active = Fold::new(&aggregation)?;
+        // A view without GROUP BY has its row from the start.
+        let frozen = match &mut active {
+            Fold::Global { .. } => vec![active.freeze(&aggregation)?],
+            _ => Vec::new(),
+        };
+        Ok(Self { aggregation, active, frozen, runs: Vec::new(), pinned: 0, epoch: 0 })
+    }
+
+    /// Merges the delta of a commit. Keys within `delta` are unique.
+    pub fn apply(&mut self, delta: &RecordBatch) -> Result<()> {
+        // A large delta becomes a part of its own: the lock stays short.
+        if delta.num_rows() > INLINE_MERGE_ROWS_MAX {
+            self.freeze_active()?;
+            self.push(delta.clone())?;
+            return Ok(());
+        }
+        self.active.merge(&self.aggregation, delta).map_err(Into::into)
+    }
+
+    fn freeze_active(&mut self) -> Result<()> {
+        if !self.active.is_empty() {
+            let batch = self.active.freeze(&self.aggregation)?;
+            self.push(batch)?;
+        }
+        Ok(())
+    }
+
+    /// Appends a frozen batch and merges small neighbours, so that their number stays logarithmic.
+    fn push(&mut self, batch: RecordBatch) -> Result<()> {
+        self.frozen.push(batch);
+        while let [.., a, b] = &self.frozen[self.pinned.min(self.frozen.len())..] {
+            let rows = a.num_rows() + b.num_rows();
+            if rows > INLINE_MERGE_ROWS_MAX || a.num_rows() > 2 * b.num_rows() {
+                break;
+            }
+            let merged = self.aggregation.combine(&[a.clone(), b.clone()])?;
+            self.frozen.truncate(self.frozen.len() - 2);
+            self.frozen.push(merged);
+        }
+        Ok(())
+    }
+
+    /// The state as of the last commit applied.
+    pub fn freeze(&mut self) -> Result<Frozen> {
+        self.freeze_active()?;
+        Ok(Frozen { runs: self.runs.clone(), batches: self.frozen.clone() })
+    }
+
+    /// What the maintenance thread should merge: the newest batches, back to the first that is much larger than all
+    /// that follow it.
+    pub fn merge_task(&mut self) -> Option<Task> {
+        let mut start = self.frozen.len();
+        let mut rows = 0;
+        while start > 0 {
+            let next = self.frozen[start - 1].num_rows();
+            if self.frozen.len() - start >= 2 && next > 2 * rows {
+                break;
+            }
+            rows += next;
+            start -= 1;
+        }
+        (self.frozen.len() - start >= MERGE_BATCHES_MIN).then(|| self.task(start))
+    }
+
+    /// Everything that is only in memory, for a run.
+    pub fn flush_task(&mut self) -> Result<Task> {
+        self.freeze_active()?;
+        Ok(self.task(0))
+    }
+
+    fn task(&mut self, start: usize) -> Task {
+        self.pinned = self.frozen.len();
+        Task { epoch: self.epoch, start, batches: self.frozen[start..].to_vec() }
+    }
+
+    /// Puts the merge of a task's batches in their place.
+    pub fn finish_merge(&mut self, task: &Task, merged: RecordBatch) {
+        if self.end_task(task) {
+            self.frozen.splice(task.start..task.start + task.batches.len(), [merged]);
+        }
+    }
+
+    /// Puts a run in the place of a flush task's batches. False if the state was thrown away meanwhile.
+    pub fn finish_flush(&mut self, task: &Task, run: Arc<Run>) -> bool {
+        let wanted = self.end_task(task);
+        if wanted {
+            self.frozen.drain(..task.batches.len());
+            self.runs.push(run);
+        }
+        wanted
+    }
+
+    /// Puts one run in the place of `merged`, which are neighbours.
+    pub fn replace_runs(&mut self, merged: &[Arc<Run>], run: Arc<Run>) -> bool {
+        let Some(start) = self.runs.iter().position(|r| merged.first().is_some_and(|m| Arc::ptr_eq(m, r)))
+        else {
+            return false;
+        };
+        self.runs.splice(start..start + merged.len(), [run]);
+        true
+    }
+
+    /// Gives a task up: its batches stay where they are.
+    pub fn end_task(&mut self, task: &Task) -> bool {
+        let wanted = self.epoch == task.epoch;
+        if wanted {
+            self.pinned = 0;
+        }
+        wanted
+    }
+
+    pub fn runs(&self) -> &[Arc<Run>] {
+        &self.runs
+    }
+
+    /// Sets the state that a checkpoint holds.
+    pub fn restore(&mut self, batches: Vec<RecordBatch>, runs: Vec<Arc<Run>>) -> Result<()> {
+        self.active = Fold::new(&self.aggregation)?;
+        self.frozen = batches;
+        self.runs = runs;
+        self.epoch += 1;
+        self.pinned = 0;
+        Ok(())
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) -> Result<()> {
+        let epoch = self.epoch + 1;
+        *self = ViewState::new(Arc::clone(&self.aggregation))?;
+        self.epoch = epoch;
+        Ok(())
+    }
+
+    pub fn groups(&self) -> usize {
+        self.active.groups()
+            + self.frozen.iter().map(RecordBatch::num_rows).sum::<usize>()
+            + self.runs.iter().map(|r| r.rows() as usize).sum::<usize>()
+    }
+
+    /// Bytes of memory.
+    pub fn memory(&self) -> usize {
+        self.active.size() + self.frozen.iter().map(RecordBatch::get_array_memory_size).sum::<usize>()
+    }
+}

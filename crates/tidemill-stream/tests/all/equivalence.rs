@@ -1,0 +1,165 @@
+//! After any prefix of events a view equals the batch query over those events: with random schemas of batches,
+//! checkpoints, restarts and crashes in between.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray};
+use proptest::prelude::*;
+use tidemill_stream::disk::Disk;
+use tidemill_stream::disk::sim::SimDisk;
+use tidemill_stream::engine::{Level, Options};
+use tidemill_stream::stream::StreamDefinition;
+
+use crate::support::{Harness, stream};
+
+type Row = (Option<i32>, Option<String>, Option<i64>, Option<i16>);
+
+fn batch(rows: &[Row]) -> RecordBatch {
+    let columns: Vec<Option<ArrayRef>> = vec![
+        None,
+        Some(Arc::new(rows.iter().map(|r| r.0).collect::<Int32Array>())),
+        Some(Arc::new(rows.iter().map(|r| r.1.clone()).collect::<StringArray>())),
+        Some(Arc::new(rows.iter().map(|r| r.2).collect::<Int64Array>())),
+        // Multiples of a quarter add up exactly in any order.
+        Some(Arc::new(rows.iter().map(|r| r.3.map(|v| f64::from(v) / 4.0)).collect::<Float64Array>())),
+    ];
+    StreamDefinition::event_batch(&stream().event_schema(), columns, rows.len(), 0).unwrap()
+}
+
+fn row() -> impl Strategy<Value = Row> {
+    (
+        prop::option::weighted(0.9, -3..40i32),
+        prop::option::weighted(0.9, "[a-c]{0,2}"),
+        prop::option::weighted(0.9, -1000..1000i64),
+        prop::option::weighted(0.9, any::<i16>()),
+    )
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Insert(Vec<Row>, Level),
+    /// A write set, committed or abandoned; readers see it while it runs.
+    WriteSet(Vec<Vec<Row>>, bool),
+    Flush,
+    Restart,
+    Crash(u64),
+}
+
+fn level() -> impl Strategy<Value = Level> {
+    prop_oneof![Just(Level::SyncCommit), Just(Level::SyncReceive)]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (prop::collection::vec(row(), 0..40), level()).prop_map(|(rows, level)| Step::Insert(rows, level)),
+        1 => (prop::collection::vec(row(), 300..400), level()).prop_map(|(rows, level)| Step::Insert(rows, level)),
+        2 => (prop::collection::vec(prop::collection::vec(row(), 0..30), 1..4), any::<bool>())
+            .prop_map(|(batches, commit)| Step::WriteSet(batches, commit)),
+        1 => Just(Step::Flush),
+        1 => Just(Step::Restart),
+        1 => any::<u64>().prop_map(Step::Crash),
+    ]
+}
+
+const AGGREGATES: [&str; 12] = [
+    "count(*)",
+    "count(x)",
+    "sum(x)",
+    "avg(y)",
+    "min(x)",
+    "max(y)",
+    "min(t)",
+    "max(t)",
+    "bool_or(x > 500)",
+    "sum(x) FILTER (WHERE y > 0)",
+    "count(DISTINCT t)",
+    "sum(x + k)",
+];
+const KEYS: [&str; 6] = ["", "k", "t", "k, t", "k % 3", "x / 100, t"];
+const FILTERS: [&str; 4] = ["", "WHERE x > 0", "WHERE t LIKE 'a%' OR k IS NULL", "WHERE y < 100 AND k > 3"];
+
+fn query() -> impl Strategy<Value = String> {
+    let aggregates = prop::sample::subsequence(AGGREGATES.to_vec(), 1..5);
+    let keys = prop::sample::select(KEYS.to_vec());
+    let filters = prop::sample::select(FILTERS.to_vec());
+    let having = prop::sample::select(vec!["", "HAVING count(*) > 2"]);
+    (aggregates, keys, filters, having).prop_map(|(aggregates, keys, filter, having)| {
+        let select = aggregates.join(", ");
+        match keys {
+            "" => format!("SELECT {select} FROM s {filter} {having}"),
+            _ => format!("SELECT {keys}, {select} FROM s {filter} GROUP BY {keys} {having}"),
+        }
+    })
+}
+
+fn queries() -> impl Strategy<Value = Vec<String>> {
+    prop::collection::vec(query(), 1..4).prop_map(|mut queries| {
+        queries.push("SELECT k, t, x * 2 FROM s WHERE x > 10".into());
+        queries.push("SELECT DISTINCT t FROM s".into());
+        queries
+    })
+}
+
+/// Every step is checked against the batch query over what was acknowledged so far.
+async fn run(queries: Vec<String>, steps: Vec<Step>) {
+    let options =
+        Options { checkpoint_log_bytes: 2048, segment_bytes: 4096, reserve_bytes: 0, ..Options::default() };
+    let mut disk = Arc::new(SimDisk::new());
+    let mut harness = Harness::open(disk.clone() as Arc<dyn Disk>, options.clone(), &queries).await;
+    let mut events: Vec<RecordBatch> = vec![batch(&[])];
+    let mut durable = events.len();
+    for (i, step) in steps.into_iter().enumerate() {
+        match step {
+            Step::Insert(rows, level) => {
+                events.push(batch(&rows));
+                harness.insert(batch(&rows), level).await.unwrap();
+                if level == Level::SyncCommit && !rows.is_empty() {
+                    durable = events.len();
+                }
+            }
+            Step::WriteSet(batches, commit) => {
+                let before = events.len();
+                let mut set = harness.engine.begin(true);
+                for rows in &batches {
+                    events.push(batch(rows));
+                    set.add(harness.stream.id, None, &batch(rows)).unwrap();
+                    harness.assert_equal(&events, "a running write").await;
+                }
+                if commit {
+                    set.commit(Level::SyncCommit).await.unwrap();
+                    durable = events.len();
+                } else {
+                    drop(set);
+                    events.truncate(before);
+                }
+            }
+            Step::Flush => {
+                harness.engine.flush().await.unwrap();
+                durable = events.len();
+            }
+            Step::Restart => {
+                harness.engine.shutdown();
+                harness = Harness::open(disk.clone() as Arc<dyn Disk>, options.clone(), &queries).await;
+                durable = events.len();
+            }
+            Step::Crash(seed) => {
+                // The lazy sync may or may not have come: make what was acknowledged early durable first, so that
+                // what must be there is known exactly.
+                harness.engine.flush().await.unwrap();
+                disk = Arc::new(disk.crash(seed));
+                harness = Harness::open(disk.clone() as Arc<dyn Disk>, options.clone(), &queries).await;
+                durable = events.len();
+            }
+        }
+        harness.assert_equal(&events, &format!("after step {i}, {durable} durable")).await;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn a_view_equals_its_batch_query(queries in queries(), steps in prop::collection::vec(step(), 1..16)) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        runtime.block_on(run(queries, steps));
+    }
+}

@@ -1,0 +1,4 @@
+//! The engine as a whole: views equal batch queries, restarts and crashes lose nothing that was acknowledged.
+
+mod equivalence;
+mod support;
