@@ -81,8 +81,11 @@ impl Relation {
 
 impl Stream {
     pub fn new(oid: u32, object: StreamObject) -> Self {
-        let definition =
-            StreamDefinition { id: StreamId(oid), name: object.name.clone(), columns: object.columns.clone() };
+        let definition = StreamDefinition {
+            id: StreamId(oid),
+            name: object.name.clone(),
+            columns: object.columns.clone(),
+        };
         let table = Arc::new(StreamTable::new(&definition));
         Self { oid, object, definition, table, stats: StreamStats::default() }
     }
@@ -174,11 +177,17 @@ impl Catalog {
     }
 
     pub fn streams(&self) -> Vec<Arc<Stream>> {
-        self.relations().into_iter().filter_map(|r| if let Relation::Stream(s) = r { Some(s) } else { None }).collect()
+        self.relations()
+            .into_iter()
+            .filter_map(|r| if let Relation::Stream(s) = r { Some(s) } else { None })
+            .collect()
     }
 
     pub fn views(&self) -> Vec<Arc<ContinuousView>> {
-        self.relations().into_iter().filter_map(|r| if let Relation::View(v) = r { Some(v) } else { None }).collect()
+        self.relations()
+            .into_iter()
+            .filter_map(|r| if let Relation::View(v) = r { Some(v) } else { None })
+            .collect()
     }
 
     /// The views that read a stream.

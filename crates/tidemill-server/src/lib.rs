@@ -2,6 +2,12 @@
 
 pub mod catalog;
 pub mod copy;
+mod define;
+mod insert;
 pub mod pg;
+mod query;
+pub mod server;
+mod session;
 pub mod settings;
+mod tables;
 pub mod value;

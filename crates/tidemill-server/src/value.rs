@@ -1,4 +1,4 @@
-//! Values as the protocol has them, text or binary, to Arrow columns and back: Bind parameters, COPY and DataRow.
+//! Values in PostgreSQL's text or binary form to Arrow columns and back: for Bind, COPY and DataRow.
 
 mod array;
 mod binary;
@@ -27,7 +27,8 @@ use tidemill_sql::{Result, SqlError, SqlState};
 use buffer::{Bits, Bytes, Fixed, Sixteens};
 pub use encode::ValueEncoder;
 
-/// Builds a column of one type from values in PostgreSQL's text or binary form. Modifiers (`varchar(10)`) are applied.
+/// Builds a column of one type from values in PostgreSQL's text or binary form. Modifiers (`varchar(10)`) are
+/// applied.
 pub struct ColumnBuilder {
     ty: Type,
     arrow: DataType,
@@ -99,8 +100,8 @@ impl ColumnBuilder {
         self.ty
     }
 
-    /// A plain number at `data[at..]` that is followed by `stop`: appends it and returns where `stop` is. `None` appends
-    /// nothing and says nothing about whether there is a value.
+    /// A plain number at `data[at..]` that is followed by `stop`: appends it and returns where `stop` is.
+    /// `None` appends nothing and says nothing about whether there is a value.
     #[inline]
     pub fn append_number(&mut self, data: &[u8], at: usize, stop: u8) -> Option<usize> {
         if !self.is_number {

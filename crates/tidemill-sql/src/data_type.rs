@@ -19,7 +19,9 @@ pub fn type_of(data_type: &DataType) -> Result<Type> {
         DataType::Int(None) | DataType::Integer(None) | DataType::Int4(None) => plain(Scalar::Int4),
         DataType::BigInt(None) | DataType::Int8(None) => plain(Scalar::Int8),
         DataType::Real | DataType::Float4 => plain(Scalar::Float4),
-        DataType::Float8 | DataType::DoublePrecision | DataType::Double(ExactNumberInfo::None) => plain(Scalar::Float8),
+        DataType::Float8 | DataType::DoublePrecision | DataType::Double(ExactNumberInfo::None) => {
+            plain(Scalar::Float8)
+        }
         DataType::Float(info) => float(info),
         DataType::Numeric(info) | DataType::Decimal(info) | DataType::Dec(info) => numeric(info),
         DataType::Text => plain(Scalar::Text),
@@ -29,7 +31,9 @@ pub fn type_of(data_type: &DataType) -> Result<Type> {
         DataType::Char(length) | DataType::Character(length) => characters(Scalar::Bpchar, length, Some(1)),
         DataType::Bytea => plain(Scalar::Bytea),
         DataType::Date => plain(Scalar::Date),
-        DataType::Time(precision, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => fraction(Scalar::Time, *precision),
+        DataType::Time(precision, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            fraction(Scalar::Time, *precision)
+        }
         DataType::Timestamp(precision, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
             fraction(Scalar::Timestamp, *precision)
         }
@@ -63,9 +67,10 @@ fn unknown(name: &str) -> SqlError {
 fn float(info: &ExactNumberInfo) -> Result<Type> {
     match info {
         ExactNumberInfo::None => Ok(Type::new(Scalar::Float8)),
-        ExactNumberInfo::Precision(0) => {
-            Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "precision for type float must be at least 1 bit"))
-        }
+        ExactNumberInfo::Precision(0) => Err(SqlError::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            "precision for type float must be at least 1 bit",
+        )),
         ExactNumberInfo::Precision(bits @ ..=24) if *bits > 0 => Ok(Type::new(Scalar::Float4)),
         ExactNumberInfo::Precision(..=53) => Ok(Type::new(Scalar::Float8)),
         _ => Err(SqlError::new(

@@ -61,12 +61,17 @@ pub fn insert_parts(insert: &ast::Insert) -> Option<(Name, Vec<String>, &ast::Qu
 /// Recognises inserts that can be executed without planning.
 pub fn insert_shape(insert: &ast::Insert) -> Option<InsertShape> {
     let (name, columns, source) = insert_parts(insert)?;
-    if source.with.is_some() || source.order_by.is_some() || source.limit_clause.is_some() || source.fetch.is_some() {
+    if source.with.is_some()
+        || source.order_by.is_some()
+        || source.limit_clause.is_some()
+        || source.fetch.is_some()
+    {
         return None;
     }
     let rows = match source.body.as_ref() {
         SetExpr::Values(values) => {
-            let row = |row: &ast::Parens<Vec<Expr>>| row.content.iter().map(value).collect::<Option<Vec<_>>>();
+            let row =
+                |row: &ast::Parens<Vec<Expr>>| row.content.iter().map(value).collect::<Option<Vec<_>>>();
             InsertRows::Values(values.rows.iter().map(row).collect::<Option<_>>()?)
         }
         SetExpr::Select(select) => InsertRows::Series(series(select)?),
@@ -88,7 +93,9 @@ fn series(select: &ast::Select) -> Option<Vec<SeriesColumn>> {
         .projection
         .iter()
         .map(|item| {
-            let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else { return None };
+            let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else {
+                return None;
+            };
             series_column(expr).or_else(|| Some(SeriesColumn::Value(value(expr)?)))
         })
         .collect::<Option<Vec<_>>>()?;
@@ -125,14 +132,18 @@ pub fn value(expr: &Expr) -> Option<Value> {
     match expr {
         Expr::Value(value) => literal(&value.value),
         Expr::Nested(inner) => value(inner),
-        Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default") => {
+        Expr::Identifier(ident)
+            if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default") =>
+        {
             Some(Value::Default)
         }
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match value(expr)? {
             Value::Number(text) if !text.starts_with('-') => Some(Value::Number(format!("-{text}"))),
             _ => None,
         },
-        Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, format: None, .. } => {
+        Expr::Cast {
+            kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, format: None, ..
+        } => {
             let inner = value(expr)?;
             Some(Value::Cast(Box::new(inner), type_of(data_type).ok()?))
         }
@@ -147,7 +158,9 @@ pub fn value(expr: &Expr) -> Option<Value> {
 fn literal(literal: &Literal) -> Option<Value> {
     match literal {
         Literal::Number(text, _) => Some(Value::Number(text.to_string())),
-        Literal::SingleQuotedString(text) | Literal::EscapedStringLiteral(text) => Some(Value::String(text.clone())),
+        Literal::SingleQuotedString(text) | Literal::EscapedStringLiteral(text) => {
+            Some(Value::String(text.clone()))
+        }
         Literal::DollarQuotedString(text) => Some(Value::String(text.value.clone())),
         Literal::Boolean(value) => Some(Value::Bool(*value)),
         Literal::Null => Some(Value::Null),

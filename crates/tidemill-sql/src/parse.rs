@@ -43,13 +43,13 @@ pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
         ));
     }
     let positions = Positions::new(sql);
-    let tokens = Tokenizer::new(&DIALECT, sql)
-        .tokenize_with_location()
-        .map_err(|e| positions.tokenizer_error(&e))?;
+    let tokens =
+        Tokenizer::new(&DIALECT, sql).tokenize_with_location().map_err(|e| positions.tokenizer_error(&e))?;
     let mut statements = Vec::new();
     for part in tokens.split(|t| t.token == Token::SemiColon) {
         let is_code = |t: &TokenWithSpan| !matches!(t.token, Token::Whitespace(_) | Token::EOF);
-        let (Some(first), Some(last)) = (part.iter().position(is_code), part.iter().rposition(is_code)) else {
+        let (Some(first), Some(last)) = (part.iter().position(is_code), part.iter().rposition(is_code))
+        else {
             continue;
         };
         let part = &part[first..=last];
@@ -126,9 +126,9 @@ impl<'a> StatementParser<'a> {
             _ => match word.value.to_uppercase().as_str() {
                 "ACTIVATE" | "DEACTIVATE" | "FLUSH" => self.activation(),
                 "MOVE" => self.cursor(),
-                "SET" | "RESET" | "SHOW" | "DISCARD" | "BEGIN" | "START" | "COMMIT" | "END" | "ROLLBACK" | "ABORT"
-                | "SAVEPOINT" | "RELEASE" | "PREPARE" | "EXECUTE" | "DEALLOCATE" | "LISTEN" | "UNLISTEN" | "VACUUM"
-                | "ANALYZE" | "ANALYSE" | "CHECKPOINT" => self.session(),
+                "SET" | "RESET" | "SHOW" | "DISCARD" | "BEGIN" | "START" | "COMMIT" | "END" | "ROLLBACK"
+                | "ABORT" | "SAVEPOINT" | "RELEASE" | "PREPARE" | "EXECUTE" | "DEALLOCATE" | "LISTEN"
+                | "UNLISTEN" | "VACUUM" | "ANALYZE" | "ANALYSE" | "CHECKPOINT" => self.session(),
                 _ => self.other(),
             },
         }

@@ -15,9 +15,8 @@ pub fn relations(query: &Query) -> Vec<ObjectName> {
     let mut collector = Relations::default();
     drop(query.visit(&mut collector));
     let Relations { found, defined } = collector;
-    let is_defined = |n: &ObjectName| {
-        n.0.len() == 1 && n.0[0].as_ident().is_some_and(|i| defined.contains(&fold(i)))
-    };
+    let is_defined =
+        |n: &ObjectName| n.0.len() == 1 && n.0[0].as_ident().is_some_and(|i| defined.contains(&fold(i)));
     found.into_iter().filter(|n| !is_defined(n)).collect()
 }
 

@@ -27,34 +27,74 @@ pub struct Name {
 pub enum Statement {
     CreateView(CreateView),
     CreateStream(CreateStream),
-    AlterStream { if_exists: bool, name: Name, action: AlterAction },
-    AlterView { if_exists: bool, name: Name, action: AlterAction },
-    Drop { kind: ObjectKind, if_exists: bool, names: Vec<Name>, cascade: bool },
+    AlterStream {
+        if_exists: bool,
+        name: Name,
+        action: AlterAction,
+    },
+    AlterView {
+        if_exists: bool,
+        name: Name,
+        action: AlterAction,
+    },
+    Drop {
+        kind: ObjectKind,
+        if_exists: bool,
+        names: Vec<Name>,
+        cascade: bool,
+    },
     /// No names: all of them.
     Activate(Vec<Name>),
     Deactivate(Vec<Name>),
     Flush,
     TruncateContinuousView(Vec<Name>),
-    ExplainContinuousView { verbose: bool, name: Name },
-    Begin { modes: Vec<(String, String)> },
-    Commit { chain: bool },
-    Rollback { chain: bool },
+    ExplainContinuousView {
+        verbose: bool,
+        name: Name,
+    },
+    Begin {
+        modes: Vec<(String, String)>,
+    },
+    Commit {
+        chain: bool,
+    },
+    Rollback {
+        chain: bool,
+    },
     Savepoint(String),
     Release(String),
     RollbackTo(String),
-    Set { local: bool, name: String, value: Option<Vec<String>> },
+    Set {
+        local: bool,
+        name: String,
+        value: Option<Vec<String>>,
+    },
     /// `SET TRANSACTION` and `SET SESSION CHARACTERISTICS AS TRANSACTION`: settings and their values.
-    SetTransaction { session: bool, modes: Vec<(String, String)> },
+    SetTransaction {
+        session: bool,
+        modes: Vec<(String, String)>,
+    },
     /// `None` is ALL.
     Reset(Option<String>),
     Show(Option<String>),
     Discard(String),
-    Prepare { name: String, types: Vec<Type>, statement: Box<Parsed> },
-    Execute { name: String, arguments: Vec<ast::Expr> },
+    Prepare {
+        name: String,
+        types: Vec<Type>,
+        statement: Box<Parsed>,
+    },
+    Execute {
+        name: String,
+        arguments: Vec<ast::Expr>,
+    },
     /// `None` is ALL.
     Deallocate(Option<String>),
     DeclareCursor(DeclareCursor),
-    Fetch { cursor: String, direction: FetchDirection, is_move: bool },
+    Fetch {
+        cursor: String,
+        direction: FetchDirection,
+        is_move: bool,
+    },
     /// `None` is ALL.
     Close(Option<String>),
     Copy(Copy),

@@ -244,11 +244,16 @@ impl Type {
 
     pub fn from_arrow(data_type: &DataType) -> Result<Type> {
         let (inner, array) = match data_type {
-            DataType::List(f) | DataType::LargeList(f) | DataType::FixedSizeList(f, _) => (f.data_type(), true),
+            DataType::List(f) | DataType::LargeList(f) | DataType::FixedSizeList(f, _) => {
+                (f.data_type(), true)
+            }
             other => (other, false),
         };
         let scalar = Scalar::from_arrow(inner).ok_or_else(|| {
-            SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, format!("a column of type {data_type} has no type in PostgreSQL"))
+            SqlError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                format!("a column of type {data_type} has no type in PostgreSQL"),
+            )
         })?;
         Ok(Type { scalar, array, typmod: -1 })
     }
@@ -309,9 +314,12 @@ impl Type {
                 let (p, s) = self.numeric_precision_scale().unwrap_or_default();
                 format!("numeric({p},{s})")
             }
-            (Scalar::Varchar | Scalar::Bpchar, m) if m >= 4 => format!("{}({})", self.scalar.display(), m - 4),
+            (Scalar::Varchar | Scalar::Bpchar, m) if m >= 4 => {
+                format!("{}({})", self.scalar.display(), m - 4)
+            }
             (Scalar::Time | Scalar::Timestamp | Scalar::Timestamptz, m) if m >= 0 => {
-                let (word, zone) = self.scalar.display().split_once(' ').unwrap_or((self.scalar.display(), ""));
+                let (word, zone) =
+                    self.scalar.display().split_once(' ').unwrap_or((self.scalar.display(), ""));
                 format!("{word}({m}) {zone}")
             }
             (Scalar::Interval, m) if (0..=6).contains(&m) => format!("interval({m})"),
@@ -338,7 +346,10 @@ mod tests {
     fn modifiers_are_shown_as_postgresql_does() {
         let numeric = Type::new(Scalar::Numeric).with_typmod(Type::numeric_typmod(10, -2));
         assert_eq!(numeric.numeric_precision_scale(), Some((10, -2)));
-        assert_eq!(Type::new(Scalar::Numeric).with_typmod(Type::numeric_typmod(10, 2)).display(), "numeric(10,2)");
+        assert_eq!(
+            Type::new(Scalar::Numeric).with_typmod(Type::numeric_typmod(10, 2)).display(),
+            "numeric(10,2)"
+        );
         assert_eq!(Type::new(Scalar::Varchar).with_typmod(14).display(), "character varying(10)");
         assert_eq!(Type::new(Scalar::Timestamptz).with_typmod(3).display(), "timestamp(3) with time zone");
         assert_eq!(Type::array(Scalar::Int4).display(), "integer[]");
@@ -346,7 +357,9 @@ mod tests {
 
     #[test]
     fn a_field_remembers_its_type() {
-        for ty in [Type::new(Scalar::Jsonb), Type::new(Scalar::Varchar).with_typmod(14), Type::array(Scalar::Name)] {
+        for ty in
+            [Type::new(Scalar::Jsonb), Type::new(Scalar::Varchar).with_typmod(14), Type::array(Scalar::Name)]
+        {
             assert_eq!(Type::of_field(&ty.field("a")).unwrap(), ty);
         }
     }

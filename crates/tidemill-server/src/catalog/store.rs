@@ -55,7 +55,9 @@ impl Store {
                 Some(format) if format > FORMAT => {
                     return Err(SqlError::new(
                         SqlState::DATA_CORRUPTED,
-                        format!("the data directory was written by a newer version of Tidemill (catalog format {format}, this one knows {FORMAT})"),
+                        format!(
+                            "the data directory was written by a newer version of Tidemill (catalog format {format}, this one knows {FORMAT})"
+                        ),
                     ));
                 }
                 Some(_) => {}

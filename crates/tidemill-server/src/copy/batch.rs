@@ -11,7 +11,8 @@ use tidemill_sql::{Result, SqlError};
 use super::CopyColumn;
 use crate::value::ColumnBuilder;
 
-/// A batch is also cut at this many bytes of values, so that long values neither fill the memory nor an Arrow offset.
+/// A batch is also cut at this many bytes of values, so that long values neither fill the memory nor an Arrow
+/// offset.
 const BATCH_BYTES_MAX: usize = 64 << 20;
 
 pub(super) struct Batches {

@@ -1,4 +1,4 @@
-//! Rows of COPY's binary format: a header, then for each row the number of fields and each field with its length.
+//! COPY's binary format: a header, then rows of a field count and fields with their lengths.
 
 use tidemill_sql::Result;
 
@@ -23,7 +23,8 @@ pub(super) struct BinaryReader {
     /// Bytes of the header's extension that are still to be skipped.
     skip: usize,
     lines: u64,
-    /// The row at the start of the data was not all there: its length is looked at before it is decoded again.
+    /// The row at the start of the data was not all there: its length is looked at before it is decoded
+    /// again.
     straddles: bool,
     ended: bool,
 }

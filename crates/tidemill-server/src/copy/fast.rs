@@ -1,7 +1,8 @@
 //! The usual row of text or CSV, read in one pass from the bytes into the builders.
 //!
-//! A row is tried here first. As soon as anything is not plain (an escape, a quote within quotes, an odd newline, a value that the quick
-//! parsers leave alone, an error, the end of the data) the row is taken back and read again by the rules, in `text.rs`.
+//! A row is tried here first. As soon as anything is not plain (an escape, a quote within quotes, an odd
+//! newline, a value that the quick parsers leave alone, an error, the end of the data) the row is taken back
+//! and read again by the rules, in `text.rs`.
 
 use super::batch::Batches;
 use super::line::Newline;
@@ -17,8 +18,8 @@ pub(super) struct FastRows {
 }
 
 impl FastRows {
-    /// `None` when a number could be mistaken for a delimiter, quote or NULL of these options, or when `force` options
-    /// decide by more than a field's bytes.
+    /// `None` when a number could be mistaken for a delimiter, quote or NULL of these options, or when
+    /// `force` options decide by more than a field's bytes.
     pub fn new(options: &TextOptions, columns: usize) -> Option<FastRows> {
         let in_number = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.');
         let quote = options.csv.as_ref().map(|csv| (csv.quote, csv.escape));
@@ -44,7 +45,8 @@ impl FastRows {
         })
     }
 
-    /// Reads rows from the start of `data`: how many, and the bytes they took. Line feeds must be the file's newline.
+    /// Reads rows from the start of `data`: how many, and the bytes they took. Line feeds must be the file's
+    /// newline.
     pub fn read(
         &self,
         data: &[u8],
@@ -91,7 +93,8 @@ impl FastRows {
         }
     }
 
-    /// A field that is not a plain number; `None` also for a value with an error, which is then met again with its context.
+    /// A field that is not a plain number; `None` also for a value with an error, which is then met again
+    /// with its context.
     fn field(&self, data: &[u8], at: usize, stop: u8, column: &mut ColumnBuilder) -> Option<usize> {
         let rest = data.get(at..)?;
         let length = self.null.len();

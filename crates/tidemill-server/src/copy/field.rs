@@ -69,7 +69,8 @@ impl Fields {
         }
     }
 
-    /// What follows a backslash; returns where the rest starts. A backslash at the end of the line is dropped.
+    /// What follows a backslash; returns where the rest starts. A backslash at the end of the line is
+    /// dropped.
     fn unescape(&mut self, line: &[u8], at: usize) -> usize {
         let Some(&byte) = line.get(at) else { return at };
         let rest = &line[at + 1..];

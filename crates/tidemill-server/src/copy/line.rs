@@ -1,4 +1,4 @@
-//! Finds the lines of COPY's text and CSV formats by PostgreSQL's rules for newlines, quotes and the end marker.
+//! The lines of COPY text and CSV by PostgreSQL's rules for newlines, quotes and the end marker.
 
 use memchr::memchr3;
 use tidemill_sql::Result;
@@ -68,7 +68,8 @@ impl LineScanner {
         self.at > 0
     }
 
-    /// `data` starts at a line; it is the same data and more when the call before returned `None` (incomplete).
+    /// `data` starts at a line; it is the same data and more when the call before returned `None`
+    /// (incomplete).
     pub fn scan(&mut self, data: &[u8], at_end: bool) -> Result<Option<Line>> {
         loop {
             let Some(found) = self.next_special(data) else {

@@ -53,7 +53,9 @@ pub async fn open(server: &Server, wire: &mut Wire, peer: Peer) -> Result<Opened
             SqlState::INVALID_CATALOG_NAME,
             format!("database \"{}\" does not exist", request.database),
         )
-        .with_hint("There is one database, \"tidemill\"; \"postgres\" and \"pipeline\" are other names of it.");
+        .with_hint(
+            "There is one database, \"tidemill\"; \"postgres\" and \"pipeline\" are other names of it.",
+        );
         return Err(refuse(wire, ProtocolError::fatal(error)).await);
     }
     backend::authentication_ok(&mut wire.out);
@@ -86,15 +88,21 @@ async fn authenticate(
         if user == SUPERUSER || matches!(peer, Peer::Unix { .. }) {
             return Ok(Ok(()));
         }
-        return Ok(Err(SqlError::new(SqlState::INVALID_AUTHORIZATION, format!("role \"{user}\" does not exist"))
-            .with_hint("There is one user, \"postgres\".")));
+        return Ok(Err(SqlError::new(
+            SqlState::INVALID_AUTHORIZATION,
+            format!("role \"{user}\" does not exist"),
+        )
+        .with_hint("There is one user, \"postgres\".")));
     }
     scram(server, wire, user).await
 }
 
 async fn scram(server: &Server, wire: &mut Wire, user: &str) -> Result<Result<(), SqlError>, Closed> {
     let refused = || {
-        SqlError::new(SqlState::INVALID_PASSWORD, format!("password authentication failed for user \"{user}\""))
+        SqlError::new(
+            SqlState::INVALID_PASSWORD,
+            format!("password authentication failed for user \"{user}\""),
+        )
     };
     backend::authentication_sasl(&mut wire.out, &[MECHANISM]);
     let body = match wire.receive_password().await? {

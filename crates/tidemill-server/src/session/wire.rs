@@ -55,9 +55,9 @@ impl Wire {
         }
     }
 
-    /// The next message if it is here already.
-    pub fn try_receive(&mut self) -> Option<Received> {
-        self.decoder.next().transpose()
+    /// True if the next message is here already and is a Sync.
+    pub fn next_is_sync(&mut self) -> bool {
+        self.decoder.buffer_mut().first() == Some(&b'S')
     }
 
     pub async fn receive_startup(&mut self) -> Result<Result<Startup, ProtocolError>, Closed> {
@@ -99,24 +99,6 @@ impl Wire {
         match self.socket.read_buf(buffer).await? {
             0 => Err(Closed::Client),
             _ => Ok(()),
-        }
-    }
-
-    /// Waits until the client closes its end. Bytes that come meanwhile stay for later.
-    pub async fn closed(&mut self) -> Closed {
-        let buffer = self.decoder.buffer_mut();
-        // A client that pipelines megabytes is alive: stop looking.
-        if buffer.len() > FLUSH_BYTES {
-            std::future::pending::<()>().await;
-        }
-        loop {
-            buffer.reserve(8 << 10);
-            match self.socket.read_buf(buffer).await {
-                Ok(0) => return Closed::Client,
-                Ok(_) if buffer.len() > FLUSH_BYTES => std::future::pending::<()>().await,
-                Ok(_) => {}
-                Err(error) => return Closed::Io(error),
-            }
         }
     }
 

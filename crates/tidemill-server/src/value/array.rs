@@ -274,23 +274,6 @@ impl Literal<'_> {
 }
 
 /// PostgreSQL's `array_isspace`.
-pub(super) fn is_space(byte: u8) -> bool {
+fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
-}
-
-/// Writes an element of an array literal, in quotes when it could be taken for something else.
-pub(super) fn write_element(item: &[u8], out: &mut Vec<u8>) {
-    let special = |b: &u8| is_space(*b) || matches!(b, b'"' | b'\\' | b'{' | b'}' | b',');
-    if !item.is_empty() && !item.iter().any(special) && !item.eq_ignore_ascii_case(b"null") {
-        out.extend_from_slice(item);
-        return;
-    }
-    out.push(b'"');
-    for &byte in item {
-        if matches!(byte, b'"' | b'\\') {
-            out.push(b'\\');
-        }
-        out.push(byte);
-    }
-    out.push(b'"');
 }

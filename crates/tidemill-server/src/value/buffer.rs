@@ -1,4 +1,4 @@
-//! Growing columns: plain vectors that become Arrow arrays without a copy and, unlike Arrow's builders, can be cut back.
+//! Growing columns: vectors that become Arrow arrays without a copy and, unlike builders, can be cut back.
 
 use std::sync::Arc;
 

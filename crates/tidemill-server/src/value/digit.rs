@@ -1,4 +1,4 @@
-//! Decimal numbers at the start of a byte string, eight digits at a time; whatever is unusual is left to the full parsers.
+//! Plain numbers at the start of bytes, eight digits at a time; the unusual is left to the full parsers.
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const POWERS: [u64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
@@ -8,7 +8,8 @@ const EXACT: [f64; 23] = [
     1e19, 1e20, 1e21, 1e22,
 ];
 
-/// `[-]digits` of at most 15 digits at `at`: the value and where it ends. `None` is "ask the full parser", not an error.
+/// `[-]digits` of at most 15 digits at `at`: the value and where it ends. `None` is "ask the full parser",
+/// not an error.
 #[inline]
 pub fn integer(bytes: &[u8], at: usize) -> Option<(i64, usize)> {
     let negative = *bytes.get(at)? == b'-';
@@ -20,8 +21,9 @@ pub fn integer(bytes: &[u8], at: usize) -> Option<(i64, usize)> {
     Some((if negative { -value } else { value }, end))
 }
 
-/// `[-]digits[.digits]` at `at` where the nearest double is certain: the mantissa has at most 15 digits, so that it and
-/// the power of ten are exact and one division rounds once (Clinger 1990). Everything else goes to `fast_float2`.
+/// `[-]digits[.digits]` at `at` where the nearest double is certain: the mantissa has at most 15 digits, so
+/// that it and the power of ten are exact and one division rounds once (Clinger 1990). Everything else goes
+/// to `fast_float2`.
 #[inline]
 pub fn float(bytes: &[u8], at: usize) -> Option<(f64, usize)> {
     let negative = *bytes.get(at)? == b'-';

@@ -8,7 +8,6 @@ use tidemill_sql::text::{self, Context};
 use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError};
 
-use super::array::write_element;
 use super::source::{Source, taken};
 
 /// Writes the values of one column, whatever Arrow type `Type::from_arrow` accepts it has.
@@ -157,7 +156,7 @@ fn write_array(range: std::ops::Range<usize>, items: &ValueEncoder, out: &mut Ve
         } else {
             item.clear();
             items.write_text(row, &mut item)?;
-            write_element(&item, out);
+            text::array::write_element(&item, out);
         }
     }
     out.push(b'}');

@@ -105,7 +105,8 @@ fn write_interval(value: IntervalMonthDayNano, out: &mut Vec<u8>) {
     out.extend_from_slice(&value.months.to_be_bytes());
 }
 
-/// Dimensions, whether there are NULLs, the element type, then length and lower bound of the one dimension and the elements.
+/// Dimensions, whether there are NULLs, the element type, then length and lower bound of the one dimension
+/// and the elements.
 fn write_array(range: std::ops::Range<usize>, items: &ValueEncoder, out: &mut Vec<u8>) -> Result<()> {
     let mut word = |value: i32| out.extend_from_slice(&value.to_be_bytes());
     word(i32::from(!range.is_empty()));

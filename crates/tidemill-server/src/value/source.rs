@@ -1,4 +1,4 @@
-//! A column to be shown, brought once into one of few forms: no downcast and no unit is left to the single value.
+//! A column to be shown, brought once into one of few forms; no downcast is left to the single value.
 
 use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryArray, BinaryViewArray, FixedSizeBinaryArray,

@@ -143,7 +143,8 @@ fn text_of(array: &dyn Array, ty: Type) -> Vec<String> {
         .collect()
 }
 
-/// The text of a column of any Arrow type, shown as the type that PostgreSQL would have; the binary form says the same.
+/// The text of a column of any Arrow type, shown as the type that PostgreSQL would have; the binary form says
+/// the same.
 fn shown(array: &dyn Array) -> Vec<String> {
     let ty = Type::from_arrow(array.data_type()).unwrap();
     let encoder = ValueEncoder::new(array, ty, &context()).unwrap();

@@ -93,7 +93,9 @@ impl StatementParser<'_> {
                 "force_not_null" => options.force_not_null = self.column_list(false)?,
                 "force_null" => options.force_null = self.column_list(false)?,
                 _ => {
-                    return Err(SqlError::syntax(format!("option \"{name}\" not recognized")).with_position(position));
+                    return Err(
+                        SqlError::syntax(format!("option \"{name}\" not recognized")).with_position(position)
+                    );
                 }
             }
             seen.push(name);
@@ -250,13 +252,25 @@ fn check(options: &CopyOptions, to: bool) -> Result<()> {
         return Err(invalid("COPY delimiter and quote must be different"));
     }
     if options.force_quote != CopyColumns::None && (!csv || !to) {
-        return refuse(if csv { "COPY force quote only available using COPY TO" } else { "COPY force quote available only in CSV mode" });
+        return refuse(if csv {
+            "COPY force quote only available using COPY TO"
+        } else {
+            "COPY force quote available only in CSV mode"
+        });
     }
     if options.force_not_null != CopyColumns::None && (!csv || to) {
-        return refuse(if csv { "COPY force not null only available using COPY FROM" } else { "COPY force not null available only in CSV mode" });
+        return refuse(if csv {
+            "COPY force not null only available using COPY FROM"
+        } else {
+            "COPY force not null available only in CSV mode"
+        });
     }
     if options.force_null != CopyColumns::None && (!csv || to) {
-        return refuse(if csv { "COPY force null only available using COPY FROM" } else { "COPY force null available only in CSV mode" });
+        return refuse(if csv {
+            "COPY force null only available using COPY FROM"
+        } else {
+            "COPY force null available only in CSV mode"
+        });
     }
     if options.header == CopyHeader::Match && to {
         return refuse("cannot use \"match\" with HEADER in COPY TO");

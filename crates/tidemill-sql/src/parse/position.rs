@@ -49,8 +49,12 @@ impl<'a> Positions<'a> {
         let rest = self.slice(at, usize::MAX);
         let shown: String = rest.chars().take(40).collect();
         let message = match error.message.as_str() {
-            m if m.contains("nterminated string") => format!("unterminated quoted string at or near \"{rest}\""),
-            m if m.contains("dollar-quoted") => format!("unterminated dollar-quoted string at or near \"{rest}\""),
+            m if m.contains("nterminated string") => {
+                format!("unterminated quoted string at or near \"{rest}\"")
+            }
+            m if m.contains("dollar-quoted") => {
+                format!("unterminated dollar-quoted string at or near \"{rest}\"")
+            }
             m if m.contains("multi-line comment") || m.contains("end of comment") => {
                 format!("unterminated /* comment at or near \"{shown}\"")
             }
@@ -80,7 +84,9 @@ impl<'a> Positions<'a> {
         let at = self.char_at(Location { line: number(), column: number() });
         let found = before.rsplit_once("found: ").map(|(_, found)| found);
         match found {
-            Some(found) => SqlError::syntax(format!("syntax error at or near \"{found}\"")).with_position(at + 1),
+            Some(found) => {
+                SqlError::syntax(format!("syntax error at or near \"{found}\"")).with_position(at + 1)
+            }
             None => SqlError::syntax(before.to_lowercase()).with_position(at + 1),
         }
     }

@@ -234,6 +234,10 @@ impl StatementParser<'_> {
             ))
             .with_position(start + offset + 1));
         }
-        Ok(Statement::Prepare { name, types, statement: Box::new(Parsed { statement, text, offset: start + offset }) })
+        Ok(Statement::Prepare {
+            name,
+            types,
+            statement: Box::new(Parsed { statement, text, offset: start + offset }),
+        })
     }
 }

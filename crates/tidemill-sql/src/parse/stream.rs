@@ -26,7 +26,9 @@ impl StatementParser<'_> {
         } else if self.words(&["CREATE", "CONTINUOUS", "TRANSFORM"]) {
             Err(SqlError::unsupported("CREATE CONTINUOUS TRANSFORM is not supported yet")
                 .with_position(self.start + 1)
-                .with_hint("A continuous view over the same stream can select and filter; transforms come later."))
+                .with_hint(
+                    "A continuous view over the same stream can select and filter; transforms come later.",
+                ))
         } else if self.words(&["ALTER", "STREAM"]) || self.words(&["ALTER", "FOREIGN", "TABLE"]) {
             self.alter(true)
         } else if self.words(&["ALTER", "CONTINUOUS", "VIEW"]) || self.words(&["ALTER", "VIEW"]) {
@@ -147,7 +149,9 @@ impl StatementParser<'_> {
             server = Some(self.identifier()?);
             let position = self.next_position();
             if self.word("OPTIONS") {
-                return Err(SqlError::unsupported("OPTIONS of a stream are not supported").with_position(position));
+                return Err(
+                    SqlError::unsupported("OPTIONS of a stream are not supported").with_position(position)
+                );
             }
         }
         Ok(Statement::CreateStream(CreateStream { if_not_exists, name, columns, like, server }))
@@ -160,11 +164,16 @@ impl StatementParser<'_> {
         let data_type = self.run(|p| p.parse_data_type())?;
         let ty = type_of(&data_type).map_err(|e| e.with_position(type_position))?;
         let constraint = self.next_position();
-        if self.parser.peek_one_of_keywords(&[Keyword::NOT, Keyword::NULL, Keyword::DEFAULT, Keyword::PRIMARY]).is_some()
+        if self
+            .parser
+            .peek_one_of_keywords(&[Keyword::NOT, Keyword::NULL, Keyword::DEFAULT, Keyword::PRIMARY])
+            .is_some()
         {
             return Err(SqlError::unsupported("a column of a stream has a name and a type only")
                 .with_position(constraint)
-                .with_hint("Filter in the WHERE clause of a continuous view, or COALESCE to a default there."));
+                .with_hint(
+                    "Filter in the WHERE clause of a continuous view, or COALESCE to a default there.",
+                ));
         }
         Ok(Column { name, ty, position })
     }
@@ -186,7 +195,11 @@ impl StatementParser<'_> {
                 return Err(self.unexpected(&next));
             }
             let what = if stream { "a stream" } else { "a view" };
-            let hint = if stream { "Columns can be added: ALTER STREAM … ADD COLUMN." } else { "Views can be renamed." };
+            let hint = if stream {
+                "Columns can be added: ALTER STREAM … ADD COLUMN."
+            } else {
+                "Views can be renamed."
+            };
             return Err(SqlError::unsupported(format!("{what} cannot be altered in this way"))
                 .with_position(self.next_position())
                 .with_hint(hint));

@@ -53,7 +53,8 @@ fn a_continuous_view_keeps_the_text_of_its_query() {
 
 #[test]
 fn streams_are_created_altered_and_dropped() {
-    let Statement::CreateStream(s) = one("CREATE FOREIGN TABLE s (x int, \"Y\" varchar(3)[], t timestamptz(3)) SERVER pipelinedb")
+    let Statement::CreateStream(s) =
+        one("CREATE FOREIGN TABLE s (x int, \"Y\" varchar(3)[], t timestamptz(3)) SERVER pipelinedb")
     else {
         panic!()
     };
@@ -73,13 +74,24 @@ fn session_statements() {
         Statement::Set { name, value: Some(v), .. } if name == "pipelinedb.stream_targets" && v == ["a", "b"]));
     assert!(matches!(one("set local work_mem = '64MB'"), Statement::Set { local: true, .. }));
     assert!(matches!(one("SET TIME ZONE 'Europe/Paris'"), Statement::Set { name, .. } if name == "TimeZone"));
-    assert!(matches!(one("SET extra_float_digits = -3"), Statement::Set { value: Some(v), .. } if v == ["-3"]));
-    assert!(matches!(one("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"), Statement::Begin { modes } if modes.len() == 2));
+    assert!(
+        matches!(one("SET extra_float_digits = -3"), Statement::Set { value: Some(v), .. } if v == ["-3"])
+    );
+    assert!(
+        matches!(one("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"), Statement::Begin { modes } if modes.len() == 2)
+    );
     assert!(matches!(one("SHOW ALL"), Statement::Show(None)));
-    assert!(matches!(one("PREPARE p(int, text) AS SELECT $1, $2"), Statement::Prepare { types, .. } if types.len() == 2));
+    assert!(
+        matches!(one("PREPARE p(int, text) AS SELECT $1, $2"), Statement::Prepare { types, .. } if types.len() == 2)
+    );
     assert!(matches!(one("EXECUTE p(1, 'a')"), Statement::Execute { arguments, .. } if arguments.len() == 2));
-    assert!(matches!(one("FETCH FORWARD 10 FROM c"), Statement::Fetch { direction: FetchDirection::Forward(10), .. }));
-    assert!(matches!(one("DECLARE c NO SCROLL CURSOR WITH HOLD FOR SELECT 1"), Statement::DeclareCursor(d) if d.hold));
+    assert!(matches!(
+        one("FETCH FORWARD 10 FROM c"),
+        Statement::Fetch { direction: FetchDirection::Forward(10), .. }
+    ));
+    assert!(
+        matches!(one("DECLARE c NO SCROLL CURSOR WITH HOLD FOR SELECT 1"), Statement::DeclareCursor(d) if d.hold)
+    );
 }
 
 #[test]
@@ -94,7 +106,10 @@ fn copy_takes_both_kinds_of_options() {
         assert!(matches!(copy.source, CopySource::Relation { columns, .. } if columns.len() == 2));
     }
     assert!(matches!(one("COPY (SELECT 1) TO STDOUT (FORMAT binary)"), Statement::Copy(c) if c.to));
-    assert_eq!(error("COPY s FROM STDIN (FORMAT text, QUOTE 'x')").0, "COPY quote available only in CSV mode");
+    assert_eq!(
+        error("COPY s FROM STDIN (FORMAT text, QUOTE 'x')").0,
+        "COPY quote available only in CSV mode"
+    );
 }
 
 #[test]
@@ -117,7 +132,9 @@ fn inserts_are_recognised() {
         },
         _ => None,
     };
-    let rows = shape("INSERT INTO s (x, y) VALUES (1, 'a'), (-2.5, NULL), ($1, DEFAULT), ('1'::int, true)").unwrap().rows;
+    let rows = shape("INSERT INTO s (x, y) VALUES (1, 'a'), (-2.5, NULL), ($1, DEFAULT), ('1'::int, true)")
+        .unwrap()
+        .rows;
     assert!(matches!(rows, InsertRows::Values(v) if v.len() == 4));
     let rows = shape("insert into stream(x,y,z) select generate_series(1,1000),1,1").unwrap().rows;
     assert!(matches!(rows, InsertRows::Series(c) if c.len() == 3));
@@ -128,7 +145,10 @@ fn inserts_are_recognised() {
 
 #[test]
 fn streams_are_inferred() {
-    let query = parse_query("WITH c AS (SELECT 1) SELECT sum(x::int), y FROM public.s WHERE x::bigint > 1 GROUP BY y").unwrap();
+    let query = parse_query(
+        "WITH c AS (SELECT 1) SELECT sum(x::int), y FROM public.s WHERE x::bigint > 1 GROUP BY y",
+    )
+    .unwrap();
     let names: Vec<_> = relations(&query).iter().map(ToString::to_string).collect();
     assert_eq!(names, ["public.s"]);
     assert_eq!(
@@ -143,8 +163,38 @@ fn streams_are_inferred() {
 #[test]
 fn token_soup_never_panics() {
     const WORDS: [&str; 32] = [
-        "CREATE", "CONTINUOUS", "VIEW", "STREAM", "SELECT", "FROM", "(", ")", ",", "x", "'a'", "1", ";", "AS", "WITH", "=",
-        "COPY", "STDIN", "INSERT", "INTO", "VALUES", "$1", "SET", "TO", "ALTER", "ADD", "COLUMN", "int", "::", "\"é\"", "DROP", "*",
+        "CREATE",
+        "CONTINUOUS",
+        "VIEW",
+        "STREAM",
+        "SELECT",
+        "FROM",
+        "(",
+        ")",
+        ",",
+        "x",
+        "'a'",
+        "1",
+        ";",
+        "AS",
+        "WITH",
+        "=",
+        "COPY",
+        "STDIN",
+        "INSERT",
+        "INTO",
+        "VALUES",
+        "$1",
+        "SET",
+        "TO",
+        "ALTER",
+        "ADD",
+        "COLUMN",
+        "int",
+        "::",
+        "\"é\"",
+        "DROP",
+        "*",
     ];
     let seed = std::env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(0x5eed_u64);
     println!("SEED={seed}");

@@ -93,6 +93,20 @@ impl WriteSet {
         Ok(delta)
     }
 
+    /// Takes the folds of another write set into this one; neither is visible yet.
+    pub fn absorb(&mut self, other: WriteSet) -> Result<()> {
+        self.rows += other.rows;
+        let others: Vec<_> = other.running.deltas.lock().values().cloned().collect();
+        for (view, theirs) in others {
+            let pieces = theirs.lock().freeze(&view.plan.aggregation)?.to_vec();
+            let ours = self.delta(&view)?;
+            let mut ours = ours.lock();
+            ours.freeze(&view.plan.aggregation)?;
+            ours.pieces.extend(pieces);
+        }
+        Ok(())
+    }
+
     /// Bytes of memory that the folds hold.
     pub fn memory(&self) -> usize {
         let deltas = self.running.deltas.lock();

@@ -1,0 +1,384 @@
+//! Definitions: CREATE, ALTER and DROP of streams and continuous views, ACTIVATE and DEACTIVATE.
+
+use std::sync::Arc;
+
+use arrow::datatypes::Schema;
+use datafusion::execution::session_state::SessionState;
+use sqlparser::ast::Query;
+use tidemill_sql::name::resolve;
+use tidemill_sql::planner::{self, display_name, plan_error, vars};
+use tidemill_sql::relation::{infer_columns, relations};
+use tidemill_sql::statement::{AlterAction, CreateStream, CreateView, Name, ObjectKind};
+use tidemill_sql::types::Type;
+use tidemill_sql::{Result, SqlError, SqlState};
+use tidemill_stream::stream::ARRIVAL;
+use tidemill_stream::view::{View, ViewId, ViewTable, compile};
+
+use crate::catalog::{Change, ContinuousView, Relation, Stream, StreamObject, ViewObject, ViewOptions};
+use crate::pg::wire_error::Notice;
+use crate::server::Server;
+
+/// Columns of a relation at most, as in PostgreSQL.
+pub const COLUMNS_MAX: usize = 1600;
+
+/// Plans a view's query and makes the view of it, with an empty state.
+pub async fn plan_view(
+    defining: &SessionState,
+    oid: u32,
+    object: ViewObject,
+    query: Box<Query>,
+) -> Result<ContinuousView> {
+    let mut statement = sqlparser::ast::Statement::Query(query);
+    planner::prepare(&mut statement, defining)?;
+    let statement = datafusion::sql::parser::Statement::Statement(Box::new(statement));
+    let plan =
+        defining.statement_to_plan(statement).await.map_err(|e| planner::plan_error_in(e, &object.query))?;
+    let plan = compile(defining, &plan).await.map_err(|e| e.into_sql(plan_error))?;
+    let fields = plan.finish.schema();
+    let fields = fields.fields().iter().map(|f| f.as_ref().clone().with_name(display_name(f.name())));
+    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    for (i, field) in schema.fields().iter().enumerate() {
+        if schema.fields()[..i].iter().any(|f| f.name() == field.name()) {
+            let message = format!("column \"{}\" specified more than once", field.name());
+            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message).with_hint("Name it with AS."));
+        }
+    }
+    let view = View::new(ViewId(oid), Arc::new(plan), object.active).map_err(|e| e.into_sql(plan_error))?;
+    let view = Arc::new(view);
+    let table = Arc::new(ViewTable::new(Arc::clone(&view), schema));
+    Ok(ContinuousView { oid, object, view, table })
+}
+
+/// Names of relations are in the schema `public`, or without a schema.
+pub fn public(name: &Name) -> Result<&str> {
+    match name.schema.as_deref() {
+        None | Some("public") => Ok(&name.name),
+        Some(schema) => {
+            let message = format!("schema \"{schema}\" does not exist");
+            Err(SqlError::new(SqlState::INVALID_SCHEMA_NAME, message).with_position(name.position))
+        }
+    }
+}
+
+fn exists(name: &str) -> SqlError {
+    SqlError::new(SqlState::DUPLICATE_TABLE, format!("relation \"{name}\" already exists"))
+}
+
+fn skipped(name: &str) -> Notice {
+    Notice::new(format!("relation \"{name}\" already exists, skipping"))
+}
+
+pub async fn create_stream(server: &Server, create: CreateStream) -> Result<Vec<Notice>> {
+    let _change = server.catalog.change.lock().await;
+    let name = public(&create.name)?;
+    if server.catalog.get(name).is_some() {
+        return if create.if_not_exists { Ok(vec![skipped(name)]) } else { Err(exists(name)) };
+    }
+    let mut columns: Vec<(String, Type)> = Vec::new();
+    if let Some(like) = &create.like {
+        let parent = server.catalog.stream(public(like)?).ok_or_else(|| missing("stream", &like.name))?;
+        columns.clone_from(&parent.object.columns);
+    }
+    for column in create.columns {
+        check_column(&columns, &column.name).map_err(|e| e.with_position(column.position))?;
+        columns.push((column.name, column.ty));
+    }
+    let object = StreamObject { name: name.to_string(), columns, declared: true, server: create.server };
+    let oid = server.catalog.allocate_oid();
+    server.catalog.persist(&[Change::PutStream(oid, &object)])?;
+    server.catalog.install(Relation::Stream(Arc::new(Stream::new(oid, object))));
+    Ok(vec![])
+}
+
+fn check_column(columns: &[(String, Type)], name: &str) -> Result<()> {
+    if name == ARRIVAL {
+        let message = format!("column name \"{ARRIVAL}\" is reserved");
+        return Err(SqlError::new(SqlState::INVALID_NAME, message)
+            .with_detail("Every stream has it: it is when the event arrived."));
+    }
+    if columns.iter().any(|(n, _)| n == name) {
+        let message = format!("column \"{name}\" specified more than once");
+        return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+    }
+    if columns.len() >= COLUMNS_MAX {
+        let message = format!("streams can have at most {COLUMNS_MAX} columns");
+        return Err(SqlError::new(SqlState::TOO_MANY_COLUMNS, message));
+    }
+    Ok(())
+}
+
+fn missing(kind: &str, name: &str) -> SqlError {
+    SqlError::new(SqlState::UNDEFINED_TABLE, format!("{kind} \"{name}\" does not exist"))
+}
+
+pub async fn alter_stream(
+    server: &Server,
+    name: &Name,
+    if_exists: bool,
+    action: AlterAction,
+) -> Result<Vec<Notice>> {
+    let _change = server.catalog.change.lock().await;
+    let name = public(name)?;
+    let Some(stream) = server.catalog.stream(name) else {
+        if if_exists {
+            return Ok(vec![Notice::new(format!("stream \"{name}\" does not exist, skipping"))]);
+        }
+        return Err(missing("stream", name));
+    };
+    let AlterAction::AddColumn { if_not_exists, column } = action else {
+        return Err(SqlError::unsupported("a stream cannot be renamed")
+            .with_hint("Create a stream of the new name and views over it."));
+    };
+    let mut object = stream.object.clone();
+    if if_not_exists && object.columns.iter().any(|(n, _)| *n == column.name) {
+        return Ok(vec![Notice::new(format!("column \"{}\" already exists, skipping", column.name))]);
+    }
+    check_column(&object.columns, &column.name).map_err(|e| e.with_position(column.position))?;
+    object.columns.push((column.name, column.ty));
+    server.catalog.persist(&[Change::PutStream(stream.oid, &object)])?;
+    server.catalog.install(Relation::Stream(Arc::new(Stream::new(stream.oid, object))));
+    Ok(vec![])
+}
+
+pub async fn create_view(server: &Server, create: CreateView) -> Result<Vec<Notice>> {
+    let _change = server.catalog.change.lock().await;
+    let name = public(&create.name)?.to_string();
+    if server.catalog.get(&name).is_some() {
+        if create.if_not_exists {
+            return Ok(vec![skipped(&name)]);
+        }
+        if create.or_replace {
+            return Err(SqlError::unsupported("a continuous view cannot be replaced yet")
+                .with_hint("DROP it and create it anew; its state starts empty."));
+        }
+        return Err(exists(&name));
+    }
+    let notices = check_options(&create)?;
+    if !create.columns.is_empty() {
+        return Err(SqlError::unsupported("a list of column names is not supported")
+            .with_position(create.name.position)
+            .with_hint("Name the columns with AS in the SELECT."));
+    }
+    let streams = read_streams(server, &create)?;
+    let object = ViewObject {
+        name: name.clone(),
+        query: create.query_text.clone(),
+        options: ViewOptions {
+            written: create
+                .options
+                .iter()
+                .map(|o| (o.name.clone(), o.value.clone().unwrap_or_default()))
+                .collect(),
+        },
+        active: true,
+        created_at_us: vars::now_us(),
+    };
+    // Streams that are new, or have new columns, must be there to plan the view; they last only if it succeeds.
+    let before: Vec<_> = streams.iter().map(|(_, s)| (s.name.clone(), server.catalog.get(&s.name))).collect();
+    for (oid, stream) in &streams {
+        server.catalog.install(Relation::Stream(Arc::new(Stream::new(*oid, stream.clone()))));
+    }
+    let oid = server.catalog.allocate_oid();
+    let planned = plan_view(&server.defining, oid, object, create.query).await.and_then(|view| {
+        let mut changes: Vec<_> = streams.iter().map(|(oid, s)| Change::PutStream(*oid, s)).collect();
+        changes.push(Change::PutView(oid, &view.object));
+        server.catalog.persist(&changes)?;
+        Ok(view)
+    });
+    match planned {
+        Ok(view) => {
+            server.engine.add_view(Arc::clone(&view.view));
+            server.catalog.install(Relation::View(Arc::new(view)));
+            Ok(notices)
+        }
+        Err(error) => {
+            for (name, relation) in before {
+                match relation {
+                    Some(relation) => server.catalog.install(relation),
+                    None => server.catalog.uninstall(&name),
+                }
+            }
+            let offset = create.query_offset;
+            Err(SqlError { position: error.position.map(|p| p + offset), ..error })
+        }
+    }
+}
+
+/// Options that this version carries out, or tells that it does not.
+fn check_options(create: &CreateView) -> Result<Vec<Notice>> {
+    let mut notices = Vec::new();
+    for option in &create.options {
+        match (option.name.as_str(), option.value.as_deref()) {
+            ("action", None | Some("materialize")) => {}
+            ("fillfactor" | "tablespace", _) => {
+                let message =
+                    format!("option \"{}\" has no effect: states are not kept in pages", option.name);
+                notices.push(Notice::new(message));
+            }
+            (name, _) => {
+                return Err(SqlError::unsupported(format!(
+                    "option \"{name}\" of a continuous view is not supported yet"
+                ))
+                .with_position(option.position));
+            }
+        }
+    }
+    Ok(notices)
+}
+
+/// The streams that must be put in the catalog for the view: undeclared ones, and those that get columns from it.
+fn read_streams(server: &Server, create: &CreateView) -> Result<Vec<(u32, StreamObject)>> {
+    let names = relations(&create.query);
+    if names.is_empty() {
+        return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, "a continuous view reads a stream")
+            .with_position(create.query_offset + 1));
+    }
+    let single = names.len() == 1;
+    let mut streams = Vec::new();
+    for name in names {
+        let name = resolve(&name, create.query_offset + 1)?;
+        let plain = public(&name)?;
+        match server.catalog.get(plain) {
+            Some(Relation::Stream(stream)) if stream.object.declared => {}
+            Some(Relation::Stream(stream)) if single => {
+                let mut object = stream.object.clone();
+                for (column, ty) in infer_columns(&create.query, plain)? {
+                    if !object.columns.iter().any(|(n, _)| *n == column) {
+                        object.columns.push((column, ty));
+                    }
+                }
+                if object.columns.len() > stream.object.columns.len() {
+                    streams.push((stream.oid, object));
+                }
+            }
+            Some(Relation::Stream(_)) => {}
+            Some(Relation::View(_)) => {
+                return Err(SqlError::unsupported(format!("\"{plain}\" is a continuous view, not a stream"))
+                    .with_position(name.position)
+                    .with_hint("Read it with a query."));
+            }
+            None if !create.continuous && create.options.is_empty() => {
+                let message = format!("relation \"{plain}\" does not exist");
+                return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message)
+                    .with_hint("CREATE CONTINUOUS VIEW makes a stream of a name that is not declared."));
+            }
+            None if single => {
+                let columns = infer_columns(&create.query, plain)?;
+                let object = StreamObject { name: plain.to_string(), columns, declared: false, server: None };
+                streams.push((server.catalog.allocate_oid(), object));
+            }
+            None => {
+                let message = format!("relation \"{plain}\" does not exist");
+                return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message).with_hint(
+                    "Declare it with CREATE STREAM: columns are inferred only for a query over one stream.",
+                ));
+            }
+        }
+    }
+    Ok(streams)
+}
+
+pub async fn drop_objects(
+    server: &Server,
+    kind: ObjectKind,
+    if_exists: bool,
+    names: &[Name],
+    cascade: bool,
+) -> Result<Vec<Notice>> {
+    let _change = server.catalog.change.lock().await;
+    let mut notices = Vec::new();
+    let mut gone: Vec<Relation> = Vec::new();
+    for name in names {
+        let plain = public(name)?;
+        let word = kind.keywords().to_lowercase();
+        let Some(relation) = server.catalog.get(plain) else {
+            if !if_exists {
+                return Err(missing(&word, plain));
+            }
+            notices.push(Notice::new(format!("{word} \"{plain}\" does not exist, skipping")));
+            continue;
+        };
+        let fits = match (&relation, kind) {
+            (Relation::Stream(_), ObjectKind::Stream | ObjectKind::ForeignTable) => true,
+            (Relation::View(_), ObjectKind::View | ObjectKind::ContinuousView) => true,
+            _ => false,
+        };
+        if !fits {
+            let message = format!("\"{plain}\" is not a {word}");
+            let hint = match relation {
+                Relation::Stream(_) => "Use DROP STREAM to remove a stream.",
+                Relation::View(_) => "Use DROP CONTINUOUS VIEW to remove a continuous view.",
+            };
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).with_hint(hint));
+        }
+        gone.push(relation);
+    }
+    let named: Vec<u32> = gone.iter().map(Relation::oid).collect();
+    for relation in gone.clone() {
+        let Relation::Stream(stream) = relation else { continue };
+        let readers: Vec<_> =
+            server.catalog.readers(stream.id()).into_iter().filter(|v| !named.contains(&v.oid)).collect();
+        if readers.is_empty() {
+            continue;
+        }
+        let lines: Vec<_> = readers
+            .iter()
+            .map(|v| format!("continuous view {} depends on stream {}", v.object.name, stream.object.name))
+            .collect();
+        if !cascade {
+            let message =
+                format!("cannot drop stream {} because other objects depend on it", stream.object.name);
+            return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, message)
+                .with_detail(lines.join("\n"))
+                .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+        }
+        for view in readers {
+            notices.push(Notice::new(format!("drop cascades to continuous view {}", view.object.name)));
+            if !gone.iter().any(|r| r.oid() == view.oid) {
+                gone.push(Relation::View(view));
+            }
+        }
+    }
+    orphaned_streams(server, &mut gone);
+    let changes: Vec<_> = gone.iter().map(|r| Change::Remove(r.oid())).collect();
+    server.catalog.persist(&changes)?;
+    for relation in &gone {
+        server.catalog.uninstall(relation.name());
+        if let Relation::View(view) = relation {
+            server.engine.remove_view(view.id());
+        }
+    }
+    Ok(notices)
+}
+
+/// A stream that was never declared goes with the last view that reads it.
+fn orphaned_streams(server: &Server, gone: &mut Vec<Relation>) {
+    for stream in server.catalog.streams() {
+        let read_by_gone =
+            gone.iter().any(|r| matches!(r, Relation::View(v) if v.streams().contains(&stream.id())));
+        let stays = |v: &Arc<ContinuousView>| !gone.iter().any(|r| r.oid() == v.oid);
+        let has_reader = server.catalog.readers(stream.id()).iter().any(stays);
+        if !stream.object.declared && read_by_gone && !has_reader {
+            gone.push(Relation::Stream(stream));
+        }
+    }
+}
+
+/// Returns how many views there are of those named, or of all.
+pub async fn set_active(server: &Server, names: &[Name], active: bool) -> Result<usize> {
+    let _change = server.catalog.change.lock().await;
+    let views = if names.is_empty() {
+        server.catalog.views()
+    } else {
+        names.iter().map(|n| server.catalog.view(public(n)?)).collect::<Result<_>>()?
+    };
+    // What was written before is folded by the old state of the switch.
+    server.engine.flush().await.map_err(|e| e.into_sql(plan_error))?;
+    let objects: Vec<_> = views.iter().map(|v| (v.oid, ViewObject { active, ..v.object.clone() })).collect();
+    let changes: Vec<_> = objects.iter().map(|(oid, o)| Change::PutView(*oid, o)).collect();
+    server.catalog.persist(&changes)?;
+    for view in &views {
+        server.engine.set_active(view.id(), active);
+    }
+    Ok(views.len())
+}
