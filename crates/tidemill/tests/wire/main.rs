@@ -1,0 +1,5 @@
+//! The product through the wire: a real server process, real clients.
+
+mod crash;
+mod seed;
+mod server;

@@ -1,0 +1,73 @@
+//! A server process on a free port and a data directory of the test's own.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
+
+pub struct Server {
+    process: Child,
+    pub port: u16,
+}
+
+impl Server {
+    /// Starts a server and returns when it takes connections.
+    pub fn start(data_dir: &Path) -> Server {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_tidemill"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--trust-loopback", "--data-dir"])
+            .arg(data_dir)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
+        let port = loop {
+            let line = lines.next().expect("the server ended before it was ready").unwrap();
+            if let Some((_, rest)) = line.split_once("Connect with: psql -h 127.0.0.1 -p ") {
+                break rest.split_whitespace().next().unwrap().parse().unwrap();
+            }
+        };
+        // Keeps the pipe from filling.
+        std::thread::spawn(move || lines.for_each(drop));
+        Server { process, port }
+    }
+
+    pub async fn connect(&self) -> Client {
+        let config = format!("host=127.0.0.1 port={} user=postgres dbname=tidemill", self.port);
+        let (client, connection) = tokio_postgres::connect(&config, NoTls).await.unwrap();
+        tokio::spawn(async move { drop(connection.await) });
+        client
+    }
+
+    /// SIGKILL, and waits for the end.
+    pub fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+/// Rows of the last statement of a string, as text.
+pub async fn rows(client: &Client, sql: &str) -> Vec<Vec<String>> {
+    let messages = client.simple_query(sql).await.unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+    let row = |m: SimpleQueryMessage| match m {
+        SimpleQueryMessage::Row(row) => {
+            Some((0..row.len()).map(|i| row.get(i).unwrap_or("NULL").to_string()).collect())
+        }
+        _ => None,
+    };
+    messages.into_iter().filter_map(row).collect()
+}
+
+/// SQLSTATE and message of a statement that must fail.
+pub async fn failure(client: &Client, sql: &str) -> (String, String) {
+    let error = client.simple_query(sql).await.expect_err(sql);
+    let error = error.as_db_error().unwrap_or_else(|| panic!("{sql}: {error}"));
+    (error.code().code().to_string(), error.message().to_string())
+}
