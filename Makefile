@@ -4,6 +4,10 @@ export CARGO_TARGET_DIR ?= $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cac
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
+demo: ## build, play two years of four wind turbines through continuous views, and go on serving
+	@command -v cargo >/dev/null || { echo 'make demo needs a Rust toolchain: see https://rustup.rs'; exit 1; }
+	cargo run --release --locked --bin tidemill -- demo
+
 test: ## build and run all tests
 	cargo test --workspace --locked
 
@@ -11,4 +15,4 @@ check: ## formatting and lints
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked
 
-.PHONY: help test check
+.PHONY: help demo test check

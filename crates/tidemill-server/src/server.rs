@@ -92,7 +92,9 @@ impl Server {
         }
         let (shutdown, _) = watch::channel(false);
         let stop = shutdown.clone();
-        let fatal = Fatal::new(move |_| drop(stop.send(true)));
+        let fatal = Fatal::new(move |_| {
+            stop.send_replace(true);
+        });
         let options = Options {
             memory_bytes: (config.settings.memory_limit_bytes() / 2) as usize,
             cache_bytes: (config.settings.memory_limit_bytes() / 8) as usize,
@@ -149,7 +151,7 @@ impl Server {
     }
 
     pub fn stop(&self) {
-        drop(self.shutdown.send(true));
+        self.shutdown.send_replace(true);
     }
 
     pub fn uid(&self) -> u32 {

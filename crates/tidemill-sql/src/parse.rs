@@ -53,7 +53,7 @@ pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
             continue;
         };
         let part = &part[first..=last];
-        statements.push(StatementParser::new(sql, &positions, part).parse()?);
+        statements.push(StatementParser::new(&positions, part).parse()?);
     }
     Ok(statements)
 }
@@ -81,7 +81,6 @@ pub fn parse_query(sql: &str) -> Result<Box<ast::Query>> {
 
 /// The parser over the tokens of one statement, with the places of the tokens in the whole text.
 struct StatementParser<'a> {
-    sql: &'a str,
     positions: &'a Positions<'a>,
     parser: Parser<'static>,
     /// Character offset of the statement, from 0.
@@ -92,13 +91,13 @@ struct StatementParser<'a> {
 type Step<T> = std::result::Result<T, ParserError>;
 
 impl<'a> StatementParser<'a> {
-    fn new(sql: &'a str, positions: &'a Positions<'a>, tokens: &[TokenWithSpan]) -> Self {
+    fn new(positions: &'a Positions<'a>, tokens: &[TokenWithSpan]) -> Self {
         let start = tokens.first().map_or(0, |t| positions.char_at(t.span.start));
         let end = tokens.last().map_or(start, |t| positions.char_at(t.span.end));
         let parser = Parser::new(&DIALECT)
             .with_recursion_limit(NESTING_MAX)
             .with_tokens_with_locations(tokens.to_vec());
-        Self { sql, positions, parser, start, end }
+        Self { positions, parser, start, end }
     }
 
     fn parse(mut self) -> Result<Parsed> {

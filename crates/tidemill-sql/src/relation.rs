@@ -13,7 +13,7 @@ use crate::types::{Scalar, Type};
 /// The relations that a query names, each once and in order; names of its WITH clauses are left out.
 pub fn relations(query: &Query) -> Vec<ObjectName> {
     let mut collector = Relations::default();
-    drop(query.visit(&mut collector));
+    let _ = query.visit(&mut collector);
     let Relations { found, defined } = collector;
     let is_defined =
         |n: &ObjectName| n.0.len() == 1 && n.0[0].as_ident().is_some_and(|i| defined.contains(&fold(i)));
@@ -48,7 +48,7 @@ impl Visitor for Relations {
 /// of their cast, text without one. Casts to several types give the widest number or an error.
 pub fn infer_columns(query: &Query, stream: &str) -> Result<Vec<(String, Type)>> {
     let mut columns = Columns { order: Vec::new(), types: BTreeMap::new(), conflict: None };
-    drop(query.visit(&mut columns));
+    let _ = query.visit(&mut columns);
     if let Some((column, a, b)) = columns.conflict {
         return Err(SqlError::new(
             SqlState::DATATYPE_MISMATCH,

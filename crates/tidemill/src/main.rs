@@ -1,5 +1,7 @@
 //! Tidemill: one binary that speaks the PostgreSQL protocol. This file is the command line only.
 
+mod demo;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -29,6 +31,9 @@ enum Command {
     ///
     /// At the first start on an empty directory a password for the user "postgres" is made up and shown once.
     Serve(Serve),
+    /// Play the data of four real wind turbines through a stream into continuous views, show what the views say, and
+    /// go on serving.
+    Demo(demo::Demo),
 }
 
 #[derive(clap::Args)]
@@ -54,8 +59,11 @@ fn main() -> ExitCode {
     let filter = tracing_subscriber::EnvFilter::try_from_env("TIDEMILL_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    let Command::Serve(serve) = Arguments::parse().command;
-    match run(serve) {
+    let done = match Arguments::parse().command {
+        Command::Serve(serve) => run(serve),
+        Command::Demo(demo) => runtime().and_then(|r| r.block_on(demo::run(demo))),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             eprintln!("tidemill: {message}");
@@ -86,9 +94,11 @@ fn run(serve: Serve) -> Result<(), String> {
         trust_loopback: serve.trust_loopback,
         settings: Arc::new(settings),
     };
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|e| e.to_string())?;
-    runtime.block_on(serve_until_signal(config))
+    runtime()?.block_on(serve_until_signal(config))
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, String> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|e| e.to_string())
 }
 
 async fn serve_until_signal(config: Config) -> Result<(), String> {

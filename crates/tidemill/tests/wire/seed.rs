@@ -26,11 +26,12 @@ async fn the_transcript_gives_its_answers() {
     assert_eq!(rows(&client, "SELECT count FROM v0").await, [["3"]]);
     assert_eq!(rows(&client, "SELECT count FROM v1").await, [["2"]]);
     client.batch_execute("INSERT INTO stream (x) VALUES (1); ACTIVATE v0").await.unwrap();
-    assert_eq!(rows(&client, "SELECT count FROM v0").await, [["3"]], "an inactive view skips what is written");
-    client
-        .batch_execute("insert into stream(x,y,z) select generate_series(1,1000),1,1")
-        .await
-        .unwrap();
+    assert_eq!(
+        rows(&client, "SELECT count FROM v0").await,
+        [["3"]],
+        "an inactive view skips what is written"
+    );
+    client.batch_execute("insert into stream(x,y,z) select generate_series(1,1000),1,1").await.unwrap();
     assert_eq!(rows(&client, "SELECT count FROM v0").await, [["1003"]]);
 }
 
@@ -82,8 +83,14 @@ async fn transactions_commit_or_leave_nothing() {
     assert_eq!(rows(&other, "SELECT count FROM v").await, [["10"]]);
     client.batch_execute("BEGIN; INSERT INTO s (x) VALUES (1); ROLLBACK").await.unwrap();
     assert_eq!(rows(&other, "SELECT count FROM v").await, [["10"]]);
-    assert!(client.batch_execute("INSERT INTO s (x) VALUES (1); INSERT INTO s (x) VALUES ('a')").await.is_err());
-    assert_eq!(rows(&other, "SELECT count FROM v").await, [["10"]], "a string of statements is one transaction");
+    assert!(
+        client.batch_execute("INSERT INTO s (x) VALUES (1); INSERT INTO s (x) VALUES ('a')").await.is_err()
+    );
+    assert_eq!(
+        rows(&other, "SELECT count FROM v").await,
+        [["10"]],
+        "a string of statements is one transaction"
+    );
 }
 
 #[tokio::test]
