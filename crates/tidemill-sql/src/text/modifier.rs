@@ -27,7 +27,12 @@ pub fn truncate_chars(value: &str, chars_max: usize) -> &str {
 
 /// Fills up to `char(n)`.
 pub fn pad_char(value: &str, chars: usize) -> String {
-    format!("{value:<chars$}")
+    // Not `format!`'s width, which panics above 65,535.
+    let missing = chars.saturating_sub(value.chars().count());
+    let mut padded = String::with_capacity(value.len() + missing);
+    padded.push_str(value);
+    padded.extend(std::iter::repeat_n(' ', missing));
+    padded
 }
 
 /// `timestamp(p)` and `timestamptz(p)`: halves go away from zero, and zero is the year 2000 as in PostgreSQL.
@@ -77,6 +82,12 @@ fn fit<'a>(value: &'a str, chars_max: usize, type_name: &str) -> Result<&'a str>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn wide_characters_are_padded() {
+        assert_eq!(pad_char("é", 70_000).chars().count(), 70_000);
+        assert_eq!(pad_char("abc", 2), "abc");
+    }
 
     #[test]
     fn only_spaces_may_be_cut() {
