@@ -26,6 +26,8 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::optimizer::Analyzer;
 use datafusion::prelude::SessionConfig;
 
+use crate::aggregate;
+
 pub use error::{plan_error, plan_error_in};
 pub use name::display_name;
 pub use prepare::{prepare, prepare_expr, prepare_query};
@@ -64,11 +66,16 @@ pub fn configure(builder: SessionStateBuilder) -> SessionStateBuilder {
     // A name that is ours must not fall back to DataFusion's function of that name.
     functions.retain(|f| crate::function::registry().function(f.name()).is_empty());
     functions.push(Arc::new(marker::Pack::udf()));
+    let ours = aggregate::all();
+    let mut aggregates = builder.aggregate_functions().take().unwrap_or_default();
+    aggregates.retain(|f| !aggregate::is_foreign(f.name()) && ours.iter().all(|o| o.name() != f.name()));
+    aggregates.extend(ours);
     builder
         .with_expr_planners(planners)
         .with_type_planner(Arc::new(types::Types))
         .with_analyzer_rules(rules)
         .with_scalar_functions(functions)
+        .with_aggregate_functions(aggregates)
 }
 
 #[cfg(test)]

@@ -284,6 +284,7 @@ impl Rewriter<'_> {
             || matches!(name.as_str(), "coalesce" | "nullif" | "greatest" | "least");
         let known = ours || self.is_known(&name);
         if !scalar_call || (known && !ours) {
+            json_arguments(&name, &mut function.args);
             return Ok(Expr::Function(function));
         }
         let args = match function.args {
@@ -511,6 +512,28 @@ fn positional(function: &str, args: Vec<FunctionArg>) -> Result<Vec<Expr>> {
         }
     }
     Ok(out)
+}
+
+/// The json aggregates collect json: `json_agg(x)` is `json_agg(to_json(x))`, and keys are text.
+fn json_arguments(name: &str, args: &mut FunctionArguments) {
+    let (convert, object) = match name {
+        "json_agg" => ("to_json", false),
+        "jsonb_agg" => ("to_jsonb", false),
+        "json_object_agg" => ("to_json", true),
+        "jsonb_object_agg" => ("to_jsonb", true),
+        _ => return,
+    };
+    let FunctionArguments::List(list) = args else { return };
+    let last = if object { 1 } else { 0 };
+    for (i, arg) in list.args.iter_mut().enumerate().take(last + 1) {
+        let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = arg else { continue };
+        let taken = std::mem::replace(expr, Expr::value(Value::Null));
+        *expr = if i == last {
+            marker::call(convert, vec![taken])
+        } else {
+            marker::cast(taken, Type::new(Scalar::Text))
+        };
+    }
 }
 
 fn restore_bound(bound: &mut ast::WindowFrameBound) {
