@@ -2,3 +2,4 @@
 
 mod equivalence;
 mod support;
+mod trouble;
