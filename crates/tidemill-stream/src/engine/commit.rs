@@ -12,7 +12,7 @@ use crate::engine::fold_group::{Group, fold_group};
 use crate::engine::maintain::Maintainer;
 use crate::engine::recover::Recovered;
 use crate::engine::{Level, Part, Shared, Write, record};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, disk_full};
 use crate::log::{Log, LogError, Lsn};
 use crate::view::ViewId;
 
@@ -289,10 +289,7 @@ impl Committer {
         let mut first = Some(error);
         for write in writes {
             let error = first.take().unwrap_or_else(|| match full {
-                true => Error::Sql(
-                    tidemill_sql::SqlError::new(tidemill_sql::SqlState::DISK_FULL, text.clone())
-                        .with_hint("Make room on the disk of the data directory; reads go on meanwhile."),
-                ),
+                true => Error::Sql(disk_full(text.clone())),
                 false => Error::Stopped(text.clone()),
             });
             self.answer(write, Err(error));

@@ -9,7 +9,8 @@ use crate::engine::record::{self, Reader};
 use crate::engine::{Options, Views, log_dir};
 use crate::error::{Error, Result};
 use crate::log::{Log, LogOptions, Lsn, Record};
-use crate::run::{BlockCache, Run};
+use crate::run::{BlockCache, Run, RunError};
+use crate::view::View;
 
 /// What start-up found out that the threads go on with.
 #[derive(Debug)]
@@ -31,9 +32,20 @@ pub(super) fn recover(disk: &Arc<dyn Disk>, options: &Options, views: &Views) ->
         reserve_bytes: options.reserve_bytes,
         ..LogOptions::default()
     };
+    check_log_exists(disk.as_ref())?;
     let (mut log, replay) = Log::open(Arc::clone(disk), &log_dir(), log_options)?;
     let mut recovery = Recovery { disk, views, cache: &cache, named: Vec::new(), last: None };
-    for record in replay {
+    let mut records = replay.peekable();
+    let begins_with_checkpoint =
+        matches!(records.peek(), Some(Ok(record)) if record.kind == record::CHECKPOINT);
+    let begins_with_error = matches!(records.peek(), Some(Err(_)));
+    if log.first_lsn() > Lsn::ZERO.next() && !begins_with_checkpoint && !begins_with_error {
+        return Err(Error::Corrupt(format!(
+            "the records before {} are missing in the directory \"log\": it does not begin with a checkpoint",
+            log.first_lsn()
+        )));
+    }
+    for record in records {
         recovery.take(&record?)?;
     }
     let named = recovery.named;
@@ -43,6 +55,17 @@ pub(super) fn recover(disk: &Arc<dyn Disk>, options: &Options, views: &Views) ->
     }
     let (next_run, run_bytes) = remove_strays(disk.as_ref(), &named)?;
     Ok((log, Recovered { next_run, run_bytes, named, cache }))
+}
+
+/// The first segment is durable before any run is: runs without a segment mean that the log was lost, and starting
+/// without it would throw them away.
+fn check_log_exists(disk: &dyn Disk) -> Result<()> {
+    let has = |dir: &Path, suffix| Ok::<_, Error>(disk.list(dir)?.iter().any(|name| name.ends_with(suffix)));
+    if has(Path::new(RUN_DIR), ".run")? && !has(&log_dir(), ".seg")? {
+        let message = "the segments of the directory \"log\" are missing, but there are runs of view state";
+        return Err(Error::Corrupt(message.into()));
+    }
+    Ok(())
 }
 
 struct Recovery<'a> {
@@ -96,10 +119,7 @@ impl Recovery<'_> {
             for _ in 0..reader.u32()? {
                 let name = reader.string()?;
                 if let Some(view) = view {
-                    let layout = layout(&view.plan.aggregation);
-                    let run =
-                        Run::open(self.disk.as_ref(), &run_path(&name), &layout, Arc::clone(self.cache))?;
-                    runs.push(Arc::new(run));
+                    runs.push(Arc::new(self.open_run(view, &name)?));
                 }
             }
             let mut batches = Vec::new();
@@ -115,6 +135,17 @@ impl Recovery<'_> {
             }
         }
         Ok(())
+    }
+
+    fn open_run(&self, view: &View, name: &str) -> Result<Run> {
+        let (path, layout) = (run_path(name), layout(&view.plan.aggregation));
+        match Run::open(self.disk.as_ref(), &path, &layout, Arc::clone(self.cache)) {
+            Err(RunError::Disk(error)) if error.is_not_found() => Err(Error::Corrupt(format!(
+                "run \"{}\" is missing, but the last checkpoint names it",
+                path.display()
+            ))),
+            outcome => Ok(outcome?),
+        }
     }
 }
 
