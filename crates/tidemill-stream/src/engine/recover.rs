@@ -35,18 +35,15 @@ pub(super) fn recover(disk: &Arc<dyn Disk>, options: &Options, views: &Views) ->
     check_log_exists(disk.as_ref())?;
     let (mut log, replay) = Log::open(Arc::clone(disk), &log_dir(), log_options)?;
     let mut recovery = Recovery { disk, views, cache: &cache, named: Vec::new(), last: None };
-    let mut records = replay.peekable();
-    let begins_with_checkpoint =
-        matches!(records.peek(), Some(Ok(record)) if record.kind == record::CHECKPOINT);
-    let begins_with_error = matches!(records.peek(), Some(Err(_)));
-    if log.first_lsn() > Lsn::ZERO.next() && !begins_with_checkpoint && !begins_with_error {
+    for record in replay {
+        recovery.take(&record?)?;
+    }
+    // Segments go only when a later checkpoint is durable.
+    if log.first_lsn() > Lsn::ZERO.next() && recovery.last.is_none() {
         return Err(Error::Corrupt(format!(
-            "the records before {} are missing in the directory \"log\": it does not begin with a checkpoint",
+            "the records before {} are missing in the directory \"log\", and no checkpoint follows",
             log.first_lsn()
         )));
-    }
-    for record in records {
-        recovery.take(&record?)?;
     }
     let named = recovery.named;
     // An earlier checkpoint that a crash left in the log names runs that are about to go: it goes first.
