@@ -1,4 +1,7 @@
 //! The engine as a whole: views equal batch queries, restarts and crashes lose nothing that was acknowledged.
 
+mod damage;
 mod equivalence;
+mod scenario;
 mod support;
+mod trouble;
