@@ -144,7 +144,7 @@ fn planning(text: &str) -> SqlError {
     {
         let shown: Vec<&str> = table.split('.').collect();
         let name = match shown[..] {
-            [_, "public", name] => name.to_string(),
+            [_, super::UNQUALIFIED, name] => name.to_string(),
             [_, schema, name] => format!("{schema}.{name}"),
             _ => table.to_string(),
         };
