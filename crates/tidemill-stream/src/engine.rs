@@ -1,10 +1,10 @@
 //! The engine: all streams' events go in here, all views' states come out.
 //!
-//! Two threads carry every commit. The *folder* takes the writes of all sessions that wait at that moment and folds
-//! their events into one delta of state a view. The *committer* logs the deltas as one record, syncs if one of the
-//! writers asked for that, applies them to the views under the gate and answers the writers. While one group is being
-//! synced the next one is folded and the one after it gathers, so the group grows with the load and the latency of a
-//! lone writer is that of its own sync.
+//! Two threads carry every commit. The *committer* takes the writes of all sessions that wait at that moment, folds
+//! their events into one delta of state a view, logs the deltas as one record, syncs if one of the writers asked for
+//! that, applies them to the views under the gate and answers the writers. If much waits, the *folder* folds it while
+//! the committer syncs the group before. So the group grows with the load, and the latency of a lone writer is that of
+//! its own sync.
 
 mod checkpoint;
 mod commit;
@@ -88,6 +88,8 @@ pub enum Part {
 /// What travels to the folder.
 pub(crate) struct Write {
     parts: Vec<Part>,
+    /// Of the parts.
+    bytes: usize,
     level: Level,
     /// Folds of the same write that readers see until the commit replaces them.
     running: Option<Arc<write_set::Running>>,
@@ -225,11 +227,11 @@ impl Engine {
             .await
             .map_err(|_| self.shared.stopped())?;
         if level == Level::Async {
-            let write = Write { parts, level, running, answer: None, _room: room };
+            let write = Write { parts, bytes, level, running, answer: None, _room: room };
             return self.shared.queue.push(write).map_err(|_| self.shared.stopped());
         }
         let (answer, done) = oneshot::channel();
-        let write = Write { parts, level, running, answer: Some(answer), _room: room };
+        let write = Write { parts, bytes, level, running, answer: Some(answer), _room: room };
         self.shared.queue.push(write).map_err(|_| self.shared.stopped())?;
         done.await.unwrap_or_else(|_| Err(self.shared.stopped()))
     }
