@@ -32,7 +32,7 @@ pub async fn plan(state: &SessionState, statement: &ast::Statement, text: &str) 
             .with_hint("docs/compat.md lists what is."));
     }
     let mut statement = statement.clone();
-    planner::prepare(&mut statement, state)?;
+    planner::prepare_text(&mut statement, text, state)?;
     let statement = datafusion::sql::parser::Statement::Statement(Box::new(statement));
     state.statement_to_plan(statement).await.map_err(|e| planner::plan_error_in(e, text))
 }

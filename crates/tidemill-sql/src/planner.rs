@@ -13,6 +13,7 @@ mod error;
 mod lower;
 mod marker;
 mod name;
+mod place;
 mod prepare;
 pub mod resolve;
 mod set_operation;
@@ -28,7 +29,7 @@ use datafusion::prelude::SessionConfig;
 
 pub use error::{plan_error, plan_error_in};
 pub use name::display_name;
-pub use prepare::{prepare, prepare_expr, prepare_query};
+pub use prepare::{prepare, prepare_expr, prepare_query, prepare_text};
 pub use vars::SessionVars;
 
 /// A builder of session states that plan PostgreSQL's SQL.
