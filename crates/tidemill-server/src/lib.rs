@@ -9,5 +9,6 @@ mod query;
 pub mod server;
 mod session;
 pub mod settings;
+mod system;
 mod tables;
 pub mod value;

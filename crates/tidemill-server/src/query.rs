@@ -13,10 +13,15 @@ use tidemill_sql::{Result, SqlError};
 use tidemill_stream::view::state_views;
 
 use crate::server::Server;
+use crate::system::{SessionInfo, Snapshots};
+use crate::tables::{Relations, Streams};
 
 /// A planner for one statement of one session.
-pub fn state_for(server: &Server, vars: SessionVars) -> SessionState {
+pub fn state_for(server: &Arc<Server>, vars: SessionVars, session: SessionInfo) -> SessionState {
     let mut state = server.reading.clone();
+    let path = &session.search_path;
+    state.register_catalog_list(Relations::list(Arc::clone(&server.catalog), Streams::Refused, path));
+    state.config_mut().set_extension(Arc::new(Snapshots::new(Arc::clone(server), session)));
     state.config_mut().options_mut().extensions.insert(vars);
     state.mark_start_execution();
     state
@@ -32,7 +37,7 @@ pub async fn plan(state: &SessionState, statement: &ast::Statement, text: &str) 
             .with_hint("docs/compat.md lists what is."));
     }
     let mut statement = statement.clone();
-    planner::prepare(&mut statement, state)?;
+    planner::prepare_text(&mut statement, text, state)?;
     let statement = datafusion::sql::parser::Statement::Statement(Box::new(statement));
     state.statement_to_plan(statement).await.map_err(|e| planner::plan_error_in(e, text))
 }

@@ -9,6 +9,7 @@ mod wire;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use datafusion::execution::session_state::SessionState;
 use tidemill_sql::planner::{SessionVars, vars};
 use tidemill_sql::text::{Context, TimeZone};
 use tidemill_sql::{Result, SqlError, SqlState, parse};
@@ -18,8 +19,10 @@ use tokio::sync::Notify;
 use crate::pg::backend::{self, TransactionStatus};
 use crate::pg::frontend::Frontend;
 use crate::pg::wire_error::{Notice, ProtocolError, Recovery, Severity};
+use crate::query;
 use crate::server::{Peer, Server};
 use crate::settings::{InsertLevel, SessionSettings};
+use crate::system::SessionInfo;
 
 use auth::Opened;
 use extended::{Portal, Prepared};
@@ -37,6 +40,7 @@ pub struct Session {
     /// Inserts that were planned for a text, so that a repeated one is not parsed again.
     inserts: lru::LruCache<String, Arc<crate::insert::InsertPlan>>,
     cancel: Arc<Notify>,
+    process_id: u32,
 }
 
 /// Texts of inserts whose plans a session keeps.
@@ -78,6 +82,7 @@ pub async fn run(server: Arc<Server>, socket: Box<dyn Socket>, peer: Peer) {
             std::num::NonZeroUsize::new(INSERT_CACHE_ENTRIES).unwrap_or(std::num::NonZeroUsize::MIN),
         ),
         cancel,
+        process_id,
     };
     let closed = match started {
         Ok(notices) => {
@@ -172,8 +177,7 @@ impl Session {
         for parsed in statements {
             let offset = parsed.offset;
             if let Err(error) = self.execute(wire, parsed, whole).await? {
-                let error = SqlError { position: error.position.map(|p| p.max(offset + 1)), ..error };
-                self.fail(wire, &error);
+                self.fail(wire, &error.moved_by(offset));
                 break;
             }
         }
@@ -268,8 +272,20 @@ impl Session {
             zone: self.context().zone,
             user: self.user.clone(),
             database: crate::tables::DATABASE.into(),
-            search_path: self.settings.current().search_path.to_vec(),
+            search_path: crate::tables::existing(&self.settings.current().search_path),
         }
+    }
+
+    /// A planner for one statement.
+    fn planner(&self) -> SessionState {
+        let vars = self.vars();
+        let info = SessionInfo {
+            process_id: self.process_id,
+            user: self.user.clone(),
+            search_path: vars.search_path.clone(),
+            settings: self.settings.clone(),
+        };
+        query::state_for(&self.server, vars, info)
     }
 
     /// The views that read what this session writes; `None` for all.

@@ -164,6 +164,12 @@ impl SqlError {
         self
     }
 
+    /// The position in a text that has this many characters more in front.
+    pub fn moved_by(mut self, chars: usize) -> Self {
+        self.position = self.position.map(|position| position + chars);
+        self
+    }
+
     pub fn with_context(mut self, context: impl Into<String>) -> Self {
         self.context = Some(context.into());
         self

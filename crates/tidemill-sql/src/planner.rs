@@ -13,6 +13,7 @@ mod error;
 mod lower;
 mod marker;
 mod name;
+mod place;
 mod prepare;
 pub mod resolve;
 mod set_operation;
@@ -30,8 +31,11 @@ use crate::aggregate;
 
 pub use error::{plan_error, plan_error_in};
 pub use name::display_name;
-pub use prepare::{prepare, prepare_expr, prepare_query};
+pub use prepare::{prepare, prepare_expr, prepare_query, prepare_text};
 pub use vars::SessionVars;
+
+/// The schema that a name without one is looked up in: it stands for all schemas of the search path. Nobody can write it.
+pub const UNQUALIFIED: &str = "search path";
 
 /// A builder of session states that plan PostgreSQL's SQL.
 pub fn session_state_builder() -> SessionStateBuilder {
@@ -43,7 +47,7 @@ pub fn session_config() -> SessionConfig {
     let mut config = SessionConfig::new().with_target_partitions(1).with_information_schema(false);
     let options = config.options_mut();
     options.catalog.default_catalog = "tidemill".into();
-    options.catalog.default_schema = "public".into();
+    options.catalog.default_schema = UNQUALIFIED.into();
     options.sql_parser.dialect = Dialect::PostgreSQL;
     options.sql_parser.map_string_types_to_utf8view = false;
     options.sql_parser.collect_spans = true;

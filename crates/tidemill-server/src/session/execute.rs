@@ -74,7 +74,7 @@ impl Session {
     }
 
     async fn select(&mut self, wire: &mut Wire, statement: &ast::Statement, text: &str) -> Step {
-        let state = query::state_for(&self.server, self.vars());
+        let state = self.planner();
         let plan = attempt!(query::plan(&state, statement, text).await);
         let running = attempt!(query::run(&self.server, state, plan, vec![]).await);
         self.send_rows(wire, running, &[]).await
@@ -153,7 +153,7 @@ impl Session {
         })?;
         let stream = crate::insert::target(&self.server, &name)?;
         let columns = crate::insert::event_columns(&stream, &columns)?;
-        let state = query::state_for(&self.server, self.vars());
+        let state = self.planner();
         let statement = ast::Statement::Query(Box::new(source.clone()));
         let plan = query::plan(&state, &statement, text).await?;
         let mut running = query::run(&self.server, state, plan, vec![]).await?;

@@ -114,7 +114,7 @@ impl Session {
                     None => (Body::Command, vec![]),
                 },
                 statement => {
-                    let state = query::state_for(&self.server, self.vars());
+                    let state = self.planner();
                     let plan = query::plan(&state, statement, &parsed.text).await?;
                     let types = parameter_types(&plan)?;
                     (Body::Query(plan), types)
@@ -218,7 +218,7 @@ impl Session {
             (Body::Query(plan), Some(_)) => {
                 if portal.running.is_none() {
                     self.start_statement();
-                    let state = query::state_for(&self.server, self.vars());
+                    let state = self.planner();
                     let mut values = Vec::new();
                     for ((format, bytes), ty) in portal.parameters.iter().zip(&prepared.parameters) {
                         values.push(attempt!(scalar((*format, bytes.as_deref()), *ty, &self.context())));

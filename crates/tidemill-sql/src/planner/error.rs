@@ -13,6 +13,18 @@ pub fn plan_error(error: DataFusionError) -> SqlError {
     if let Some(found) = own_error(&error) {
         return found.clone();
     }
+    let place = error.diagnostic().and_then(|diagnostic| diagnostic.span);
+    let found = translated(error);
+    match place {
+        // Spans of a statement are of one line: its characters.
+        Some(span) if found.position.is_none() && span.start.column > 0 => {
+            found.with_position(span.start.column as usize)
+        }
+        _ => found,
+    }
+}
+
+fn translated(error: DataFusionError) -> SqlError {
     match error {
         DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => plan_error(*inner),
         DataFusionError::Collection(errors) => match errors.into_iter().next() {
@@ -144,7 +156,7 @@ fn planning(text: &str) -> SqlError {
     {
         let shown: Vec<&str> = table.split('.').collect();
         let name = match shown[..] {
-            [_, "public", name] => name.to_string(),
+            [_, super::UNQUALIFIED, name] => name.to_string(),
             [_, schema, name] => format!("{schema}.{name}"),
             _ => table.to_string(),
         };

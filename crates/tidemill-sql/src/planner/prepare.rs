@@ -9,7 +9,10 @@ use sqlparser::ast::{
     self, AccessExpr, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Query, Select,
     SetExpr, Statement, Subscript, TableFactor, TrimWhereField, UnaryOperator, Value, VisitMut, VisitorMut,
 };
+use sqlparser::ast::Spanned;
+use sqlparser::tokenizer::Span;
 
+use super::place::{self, Text};
 use super::{marker, name, types};
 use crate::error::{Result, SqlError, SqlState};
 use crate::function::registry;
@@ -17,21 +20,26 @@ use crate::types::{Scalar, Type};
 
 /// Prepares a statement for planning in a session whose state is given: its functions are those that may be called.
 pub fn prepare(statement: &mut Statement, state: &SessionState) -> Result<()> {
-    run(statement, state)
+    run(statement, state, "")
+}
+
+/// As [`prepare`], with the statement's text, so that errors tell the places of operators.
+pub fn prepare_text(statement: &mut Statement, text: &str, state: &SessionState) -> Result<()> {
+    run(statement, state, text)
 }
 
 /// As [`prepare`], for a query alone.
 pub fn prepare_query(query: &mut Query, state: &SessionState) -> Result<()> {
-    run(query, state)
+    run(query, state, "")
 }
 
 /// As [`prepare`], for an expression alone.
 pub fn prepare_expr(expr: &mut Expr, state: &SessionState) -> Result<()> {
-    run(expr, state)
+    run(expr, state, "")
 }
 
-fn run<T: VisitMut>(node: &mut T, state: &SessionState) -> Result<()> {
-    match node.visit(&mut Rewriter { state }) {
+fn run<T: VisitMut>(node: &mut T, state: &SessionState, text: &str) -> Result<()> {
+    match node.visit(&mut Rewriter { state, text: Text::new(text) }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
     }
@@ -39,6 +47,7 @@ fn run<T: VisitMut>(node: &mut T, state: &SessionState) -> Result<()> {
 
 struct Rewriter<'a> {
     state: &'a SessionState,
+    text: Text<'a>,
 }
 
 impl VisitorMut for Rewriter<'_> {
@@ -101,9 +110,11 @@ impl VisitorMut for Rewriter<'_> {
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
         let taken = std::mem::replace(expr, Expr::value(Value::Null));
+        let at = self.place(&taken);
         match self.rewrite(taken) {
             Ok(rewritten) => {
                 *expr = rewritten;
+                place::annotate(expr, at);
                 ControlFlow::Continue(())
             }
             Err(error) => ControlFlow::Break(Box::new(error)),
@@ -166,9 +177,7 @@ fn kind(expr: &Expr) -> String {
             Value::Placeholder(_) => expr.to_string(),
             _ => "unknown".into(),
         },
-        Expr::BinaryOp { op: BinaryOperator::Custom(name), right, .. }
-            if name == marker::LITERAL || name == marker::CAST =>
-        {
+        Expr::BinaryOp { op, right, .. } if marker::is(op, marker::LITERAL) || marker::is(op, marker::CAST) => {
             right.to_string()
         }
         other => other.to_string(),
@@ -176,11 +185,13 @@ fn kind(expr: &Expr) -> String {
 }
 
 fn boolean(expr: Expr, place: &str) -> Expr {
-    marker::op(marker::BOOLEAN, expr, marker::text(place))
+    let mut marked = marker::op(marker::BOOLEAN, expr, marker::text(place));
+    place::annotate(&mut marked, 0);
+    marked
 }
 
 /// A number by its size: int4, int8 or numeric.
-fn number(digits: &str) -> Result<Expr> {
+fn number(digits: &str, span: Span) -> Result<Expr> {
     let digits = digits.replace('_', "");
     let scalar = if digits.contains(['.', 'e', 'E']) {
         Scalar::Numeric
@@ -191,18 +202,42 @@ fn number(digits: &str) -> Result<Expr> {
     } else {
         Scalar::Numeric
     };
-    Ok(marker::literal(&digits, Type::new(scalar)))
+    Ok(marker::literal_at(&digits, Type::new(scalar), span))
 }
 
 impl Rewriter<'_> {
+    /// Where the operator, the name or the cast of an expression stands, whose operands have been rewritten.
+    fn place(&self, expr: &Expr) -> usize {
+        let text = &self.text;
+        match expr {
+            Expr::BinaryOp { left, op, right } => text.operator(&plain_operator(op), left, right),
+            Expr::AnyOp { left, compare_op, right, .. } | Expr::AllOp { left, compare_op, right } => {
+                text.operator(&plain_operator(compare_op), left, right)
+            }
+            Expr::Like { expr, pattern: right, .. }
+            | Expr::ILike { expr, pattern: right, .. }
+            | Expr::SimilarTo { expr, pattern: right, .. }
+            | Expr::Between { expr, low: right, .. }
+            | Expr::IsDistinctFrom(expr, right)
+            | Expr::IsNotDistinctFrom(expr, right) => text.operator("word", expr, right),
+            Expr::InList { expr, list, .. } => list.first().map_or(0, |first| text.operator("word", expr, first)),
+            Expr::UnaryOp { op, expr } => text.before(&op.to_string(), expr),
+            Expr::Cast { kind: ast::CastKind::DoubleColon, expr, .. } => text.cast(expr),
+            Expr::Cast { expr, .. } => text.before("cast", expr),
+            Expr::Function(function) => place::of_span(function.name.span()).0,
+            Expr::Array(array) => array.elem.first().map_or(0, |first| text.before("array", first)),
+            _ => 0,
+        }
+    }
+
     fn rewrite(&self, expr: Expr) -> Result<Expr> {
         Ok(match expr {
             Expr::Value(value) => match value.value {
-                Value::Number(digits, _) => number(&digits)?,
+                Value::Number(digits, _) => number(&digits, value.span)?,
                 Value::EscapedStringLiteral(s)
                 | Value::NationalStringLiteral(s)
-                | Value::UnicodeStringLiteral(s) => marker::text(s),
-                Value::DollarQuotedString(s) => marker::text(s.value),
+                | Value::UnicodeStringLiteral(s) => marker::text_at(s, value.span),
+                Value::DollarQuotedString(s) => marker::text_at(s.value, value.span),
                 _ => Expr::Value(value),
             },
             Expr::Identifier(ident) if name::is_keyword_function(&ident) => {
@@ -212,9 +247,9 @@ impl Rewriter<'_> {
             Expr::UnaryOp { op, expr } => unary(op, *expr)?,
             Expr::BinaryOp { left, op, right } => binary(*left, op, *right)?,
             Expr::Cast { expr, data_type, .. } => self.cast(*expr, &data_type)?,
-            Expr::TypedString(typed) => match typed.value.into_string() {
-                Some(value) => self.cast(marker::text(value), &typed.data_type)?,
-                None => return Err(SqlError::syntax("a typed literal requires a string")),
+            Expr::TypedString(typed) => match (typed.value.span, typed.value.into_string()) {
+                (span, Some(value)) => self.cast(marker::text_at(value, span), &typed.data_type)?,
+                (_, None) => return Err(SqlError::syntax("a typed literal requires a string")),
             },
             Expr::Interval(interval) => interval_literal(interval)?,
             Expr::Case { operand, conditions, else_result, .. } => case(operand, conditions, else_result)?,
@@ -263,7 +298,11 @@ impl Rewriter<'_> {
             let function = format!("to_{object}_oid");
             return Ok(marker::function(&function, vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))]));
         }
-        Ok(marker::cast(expr, types::resolve(data_type)?))
+        let ty = types::resolve(data_type).map_err(|e| match self.text.cast(&expr) {
+            0 => e,
+            at => e.with_position(self.text.word(at)),
+        })?;
+        Ok(marker::cast(expr, ty))
     }
 
     fn function(&self, mut function: ast::Function) -> Result<Expr> {
@@ -541,8 +580,8 @@ fn restore_bound(bound: &mut ast::WindowFrameBound) {
     {
         restore_ordinal(expr);
         // An interval: the frame wants its text.
-        if let Expr::BinaryOp { left, op: BinaryOperator::Custom(name), .. } = &**expr
-            && name == marker::CAST
+        if let Expr::BinaryOp { left, op, .. } = &**expr
+            && marker::is(op, marker::CAST)
             && matches!(**left, Expr::Value(_))
         {
             *expr = left.clone();
@@ -554,7 +593,7 @@ fn unary(op: UnaryOperator, expr: Expr) -> Result<Expr> {
     if let (UnaryOperator::Minus, Some((digits, _))) = (op, marker::as_literal(&expr))
         && !digits.starts_with('-')
     {
-        return number(&format!("-{digits}"));
+        return number(&format!("-{digits}"), Span::empty());
     }
     let name = match op {
         UnaryOperator::Not => {

@@ -1,5 +1,8 @@
 //! The product through the wire: a real server process, real clients.
 
+mod client;
 mod crash;
+mod postgres;
 mod seed;
 mod server;
+mod slt;
