@@ -254,15 +254,6 @@ impl Rewriter<'_> {
     }
 
     fn cast(&self, expr: Expr, data_type: &ast::DataType) -> Result<Expr> {
-        // Object identifier types are looked up by the server, which registers a function for each.
-        let object = match data_type {
-            ast::DataType::Regclass => Some("regclass".to_string()),
-            other => types::custom_name(other).filter(|name| name.starts_with("reg")),
-        };
-        if let Some(object) = object {
-            let function = format!("to_{object}_oid");
-            return Ok(marker::function(&function, vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))]));
-        }
         Ok(marker::cast(expr, types::resolve(data_type)?))
     }
 
