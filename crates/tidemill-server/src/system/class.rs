@@ -5,6 +5,7 @@
 
 use datafusion::catalog::TableProvider;
 use tidemill_sql::Result;
+use tidemill_sql::planner::CONTINUOUS_OPTION;
 use tidemill_sql::types::Type;
 use tidemill_stream::stream::ARRIVAL;
 
@@ -16,9 +17,6 @@ use crate::tables::SCHEMA;
 
 pub(super) const FILLERS: Fillers =
     &[(PG_CATALOG, "pg_class", classes), (PG_CATALOG, "pg_attribute", attributes)];
-
-/// The option by which `pg_class` tells a continuous view from other views, as in PipelineDB 1.x.
-pub const CONTINUOUS_OPTION: &str = "action=materialize";
 
 /// Rows that a plan without statistics is to expect, as PostgreSQL says "never analyzed".
 const UNKNOWN_ROWS: f64 = -1.0;

@@ -10,7 +10,7 @@ use sqlparser::ast::{
     SetExpr, Statement, Subscript, TableFactor, TrimWhereField, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 
-use super::{marker, name, types};
+use super::{array_subquery, marker, name, relkind, types};
 use crate::error::{Result, SqlError, SqlState};
 use crate::function::registry;
 use crate::types::{Scalar, Type};
@@ -46,6 +46,17 @@ impl VisitorMut for Rewriter<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
         name::assign(&mut select.projection);
+        relkind::rewrite(select);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        if let Some(query) = array_subquery::subquery(expr) {
+            match array_subquery::rewrite(query) {
+                Ok(rewritten) => *expr = rewritten,
+                Err(error) => return ControlFlow::Break(Box::new(error)),
+            }
+        }
         ControlFlow::Continue(())
     }
 
@@ -401,7 +412,7 @@ fn mentions_column(arg: &FunctionArg) -> bool {
     found
 }
 
-fn select_from(expr: Expr, column: &str, table: TableFactor) -> Query {
+pub(super) fn select_from(expr: Expr, column: &str, table: TableFactor) -> Query {
     let mut query = select(expr, column);
     if let SetExpr::Select(select) = &mut *query.body {
         select.from = vec![ast::TableWithJoins { relation: table, joins: vec![] }];
