@@ -2,26 +2,32 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use sqlparser::ast;
+use tidemill_sql::function::cast;
 use tidemill_sql::planner::{self, SessionVars, plan_error};
+use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError};
 use tidemill_stream::view::state_views;
 
 use crate::server::Server;
+use crate::session::format_of;
 use crate::system::{SessionInfo, Snapshots};
 use crate::tables::{Relations, Streams};
 
 /// A planner for one statement of one session.
-pub fn state_for(server: &Arc<Server>, vars: SessionVars, session: SessionInfo) -> SessionState {
+pub fn state_for(server: &Arc<Server>, mut vars: SessionVars, session: SessionInfo) -> SessionState {
     let mut state = server.reading.clone();
     let path = &session.search_path;
     state.register_catalog_list(Relations::list(Arc::clone(&server.catalog), Streams::Refused, path));
-    state.config_mut().set_extension(Arc::new(Snapshots::new(Arc::clone(server), session)));
+    let snapshots = Arc::new(Snapshots::new(Arc::clone(server), session));
+    vars.objects = Arc::clone(&snapshots) as _;
+    state.config_mut().set_extension(snapshots);
     state.config_mut().options_mut().extensions.insert(vars);
     state.mark_start_execution();
     state
@@ -46,6 +52,8 @@ pub async fn plan(state: &SessionState, statement: &ast::Statement, text: &str) 
 pub struct Running {
     pub schema: SchemaRef,
     pub stream: SendableRecordBatchStream,
+    /// What its functions have changed in the session is to be taken over at its end.
+    pub snapshots: Option<Arc<Snapshots>>,
 }
 
 /// Executes a plan over one snapshot of all the views it reads.
@@ -66,5 +74,38 @@ pub async fn run(
     let config = state.config().clone().with_extension(Arc::new(snapshot));
     *state.config_mut() = config;
     let stream = datafusion::physical_plan::execute_stream(physical, state.task_ctx()).map_err(plan_error)?;
-    Ok(Running { schema: stream.schema(), stream })
+    let snapshots = state.config().get_extension::<Snapshots>();
+    Ok(Running { schema: stream.schema(), stream, snapshots })
+}
+
+impl Running {
+    /// Numbers of objects as text columns of their names, where the client wants text.
+    pub fn with_names(&self, batch: RecordBatch, formats: &[i16]) -> Result<RecordBatch> {
+        let named = |i: usize| {
+            let ty = Type::of_field(self.schema.field(i)).ok()?;
+            (ty.scalar.is_object_name() && format_of(formats, i) == 0).then_some(ty)
+        };
+        let Some(snapshots) = &self.snapshots else { return Ok(batch) };
+        if !(0..batch.num_columns()).any(|i| named(i).is_some()) {
+            return Ok(batch);
+        }
+        let vars = SessionVars { objects: Arc::clone(snapshots) as _, ..SessionVars::default() };
+        let mut fields = Vec::with_capacity(batch.num_columns());
+        let mut columns = Vec::with_capacity(batch.num_columns());
+        for (i, (column, field)) in batch.columns().iter().zip(self.schema.fields()).enumerate() {
+            match named(i) {
+                None => {
+                    fields.push(Arc::clone(field));
+                    columns.push(Arc::clone(column));
+                }
+                Some(from) => {
+                    let text = Type { array: from.array, ..Type::new(Scalar::Text) };
+                    fields.push(Arc::new(text.field(field.name())));
+                    columns.push(cast::cast(column, from, text, true, &vars)?);
+                }
+            }
+        }
+        RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
+            .map_err(|e| SqlError::internal(e.to_string()))
+    }
 }

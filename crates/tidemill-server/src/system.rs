@@ -6,9 +6,19 @@
 
 mod class;
 mod column;
+mod comment;
+mod database;
 mod datatype;
+mod foreign;
+mod language;
+mod listing;
 mod namespace;
+mod objects;
+mod procedure;
+mod role;
 mod rows;
+mod session;
+mod setting;
 mod snapshot;
 mod table;
 
@@ -115,11 +125,24 @@ static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
 
 /// What fills PostgreSQL's relations; those without are empty.
 fn fillers() -> HashMap<(&'static str, &'static str), Fill> {
-    [class::FILLERS, datatype::FILLERS, namespace::FILLERS]
-        .into_iter()
-        .flatten()
-        .map(|(schema, name, fill)| ((*schema, *name), *fill))
-        .collect()
+    [
+        class::FILLERS,
+        comment::FILLERS,
+        database::FILLERS,
+        datatype::FILLERS,
+        foreign::FILLERS,
+        language::FILLERS,
+        listing::FILLERS,
+        namespace::FILLERS,
+        procedure::FILLERS,
+        role::FILLERS,
+        session::FILLERS,
+        setting::FILLERS,
+    ]
+    .into_iter()
+    .flatten()
+    .map(|(schema, name, fill)| ((*schema, *name), *fill))
+    .collect()
 }
 
 /// The relations that PostgreSQL does not have, in the order in which they are numbered: add at the end.

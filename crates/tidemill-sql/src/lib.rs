@@ -8,6 +8,7 @@ pub mod function;
 pub mod insert;
 pub mod name;
 pub mod numeric;
+pub mod objects;
 pub mod parse;
 pub mod planner;
 pub mod relation;

@@ -8,15 +8,20 @@
 //! text ─ parser ─► AST ─ prepare ─► AST with markers ─ DataFusion + lower ─► typed LogicalPlan
 //! ```
 
+mod apply;
+mod array_subquery;
 pub mod coerce;
+mod correlated;
 mod error;
 mod lower;
 mod marker;
 mod name;
 mod place;
 mod prepare;
+mod relkind;
 pub mod resolve;
 mod set_operation;
+mod single_value;
 pub mod types;
 pub mod vars;
 
@@ -32,6 +37,7 @@ use crate::aggregate;
 pub use error::{plan_error, plan_error_in};
 pub use name::display_name;
 pub use prepare::{prepare, prepare_expr, prepare_query, prepare_text};
+pub use relkind::CONTINUOUS_OPTION;
 pub use vars::SessionVars;
 
 /// The schema that a name without one is looked up in: it stands for all schemas of the search path. Nobody can write it.
@@ -66,6 +72,7 @@ pub fn configure(builder: SessionStateBuilder) -> SessionStateBuilder {
     planners.insert(0, Arc::new(lower::Lowering));
     let mut rules = Analyzer::new().rules;
     rules.insert(0, Arc::new(set_operation::UnionTypes));
+    rules.insert(1, Arc::new(correlated::CorrelatedSubqueries));
     let mut functions = builder.scalar_functions().take().unwrap_or_default();
     // A name that is ours must not fall back to DataFusion's function of that name.
     functions.retain(|f| crate::function::registry().function(f.name()).is_empty());

@@ -99,10 +99,13 @@ impl Session {
                 }
             };
             let Some(batch) = next else { break };
-            let batch = attempt!(batch.map_err(plan_error));
+            let batch = attempt!(batch.map_err(plan_error).and_then(|b| running.with_names(b, formats)));
             rows += batch.num_rows();
             attempt!(write_rows(wire, &batch, &context, formats));
             wire.flush_if_full().await?;
+        }
+        if let Some(snapshots) = &running.snapshots {
+            attempt!(self.take_changes(wire, snapshots));
         }
         backend::command_complete(&mut wire.out, &format!("SELECT {rows}"));
         Ok(Ok(()))
@@ -411,7 +414,7 @@ fn not_yet(statement: &Statement) -> SqlError {
         .with_hint("docs/compat.md lists what is.")
 }
 
-fn format_of(formats: &[i16], column: usize) -> i16 {
+pub(crate) fn format_of(formats: &[i16], column: usize) -> i16 {
     match formats {
         [] => 0,
         [one] => *one,

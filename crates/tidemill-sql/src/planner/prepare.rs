@@ -13,7 +13,7 @@ use sqlparser::ast::Spanned;
 use sqlparser::tokenizer::Span;
 
 use super::place::{self, Text};
-use super::{marker, name, types};
+use super::{array_subquery, marker, name, relkind, types};
 use crate::error::{Result, SqlError, SqlState};
 use crate::function::registry;
 use crate::types::{Scalar, Type};
@@ -55,6 +55,17 @@ impl VisitorMut for Rewriter<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
         name::assign(&mut select.projection);
+        relkind::rewrite(select);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        if let Some(query) = array_subquery::subquery(expr) {
+            match array_subquery::rewrite(query) {
+                Ok(rewritten) => *expr = rewritten,
+                Err(error) => return ControlFlow::Break(Box::new(error)),
+            }
+        }
         ControlFlow::Continue(())
     }
 
@@ -289,15 +300,6 @@ impl Rewriter<'_> {
     }
 
     fn cast(&self, expr: Expr, data_type: &ast::DataType) -> Result<Expr> {
-        // Object identifier types are looked up by the server, which registers a function for each.
-        let object = match data_type {
-            ast::DataType::Regclass => Some("regclass".to_string()),
-            other => types::custom_name(other).filter(|name| name.starts_with("reg")),
-        };
-        if let Some(object) = object {
-            let function = format!("to_{object}_oid");
-            return Ok(marker::function(&function, vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))]));
-        }
         let ty = types::resolve(data_type).map_err(|e| match self.text.cast(&expr) {
             0 => e,
             at => e.with_position(self.text.word(at)),
@@ -450,7 +452,7 @@ fn mentions_column(arg: &FunctionArg) -> bool {
     found
 }
 
-fn select_from(expr: Expr, column: &str, table: TableFactor) -> Query {
+pub(super) fn select_from(expr: Expr, column: &str, table: TableFactor) -> Query {
     let mut query = select(expr, column);
     if let SetExpr::Select(select) = &mut *query.body {
         select.from = vec![ast::TableWithJoins { relation: table, joins: vec![] }];
