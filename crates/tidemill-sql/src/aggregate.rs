@@ -20,10 +20,11 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::error::Result as DfResult;
+use datafusion::logical_expr::expr::AggregateFunctionParams;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::{AggregateOrderSensitivity, format_state_name};
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, Signature, Volatility,
+    Accumulator, AggregateUDF, AggregateUDFImpl, Expr, GroupsAccumulator, Signature, Volatility,
 };
 
 use crate::error::{Result, SqlError, SqlState};
@@ -124,7 +125,10 @@ pub fn all() -> Vec<Arc<AggregateUDF>> {
 /// What DataFusion has beyond PostgreSQL's aggregates; its arguments would not follow PostgreSQL's rules.
 pub fn is_foreign(name: &str) -> bool {
     name.starts_with("approx_")
-        || matches!(name, "mean" | "median" | "var" | "var_population" | "var_sample" | "covar")
+        || matches!(
+            name,
+            "mean" | "median" | "var" | "var_population" | "var_sample" | "covar" | "percentile_cont"
+        )
 }
 
 /// An aggregate as DataFusion calls it.
@@ -206,6 +210,21 @@ impl AggregateUDFImpl for Aggregate {
 
     fn signature(&self) -> &Signature {
         &self.signature
+    }
+
+    /// With the casts, which DataFusion's names leave out: `avg(x)` is not `avg(x::bigint)`.
+    fn schema_name(&self, params: &AggregateFunctionParams) -> DfResult<String> {
+        let AggregateFunctionParams { args, distinct, filter, order_by, .. } = params;
+        let shown = |exprs: &[Expr]| exprs.iter().map(Expr::to_string).collect::<Vec<_>>().join(",");
+        let mut name = format!("{}({}{})", self.name, if *distinct { "DISTINCT " } else { "" }, shown(args));
+        if let Some(filter) = filter {
+            name += &format!(" FILTER (WHERE {filter})");
+        }
+        if !order_by.is_empty() {
+            let items: Vec<_> = order_by.iter().map(ToString::to_string).collect();
+            name += &format!(" ORDER BY [{}]", items.join(","));
+        }
+        Ok(name)
     }
 
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use datafusion::common::config::Dialect;
 use datafusion::execution::SessionStateBuilder;
-use datafusion::optimizer::Analyzer;
+use datafusion::optimizer::{Analyzer, Optimizer};
 use datafusion::prelude::SessionConfig;
 
 use crate::aggregate;
@@ -81,7 +81,11 @@ pub fn configure(builder: SessionStateBuilder) -> SessionStateBuilder {
     let mut aggregates = builder.aggregate_functions().take().unwrap_or_default();
     aggregates.retain(|f| !aggregate::is_foreign(f.name()) && ours.iter().all(|o| o.name() != f.name()));
     aggregates.extend(ours);
+    // It would take DISTINCT away from an aggregate and with it the order that DISTINCT gives; ours mind it themselves.
+    let rewrites = Optimizer::new().rules.into_iter();
+    let rewrites = rewrites.filter(|rule| rule.name() != "single_distinct_aggregation_to_group_by");
     builder
+        .with_optimizer_rules(rewrites.collect())
         .with_expr_planners(planners)
         .with_type_planner(Arc::new(types::Types))
         .with_analyzer_rules(rules)

@@ -244,7 +244,12 @@ impl<B: Bytes, S: Side> Moment for ExtremeBytes<B, S> {
     }
 
     fn add(&mut self, value: &[u8]) {
-        if self.0.as_deref().is_none_or(|best| B::key(value).cmp(B::key(best)) == S::BETTER) {
+        // Of equal numbers the last one is shown: 1.500 after 1.5.
+        let replaces = |best: &[u8]| match B::key(value).cmp(B::key(best)) {
+            Ordering::Equal => value != best,
+            order => order == S::BETTER,
+        };
+        if self.0.as_deref().is_none_or(replaces) {
             self.0 = Some(value.into());
         }
     }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, Float32Array, Float64Array, Int64Array};
-use arrow::datatypes::DataType;
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float32Array, Float64Array, Int64Array};
+use arrow::datatypes::{DataType, Float32Type, Float64Type};
 
 use super::Resolved;
 use super::fixed::{Fixed, Moment, column, float8};
@@ -16,8 +16,7 @@ pub(super) fn sum_or_avg(name: &str, types: &[Type]) -> Option<Resolved> {
     let [Type { scalar: scalar @ (Scalar::Float4 | Scalar::Float8), array: false, .. }] = types else {
         return None;
     };
-    // Summed as float8, whatever comes in.
-    let arguments = [DataType::Float64];
+    let arguments = [scalar.arrow()];
     match (name, scalar) {
         ("sum", Scalar::Float4) => {
             Resolved::new(&arguments, Type::new(Scalar::Float4), Fixed::new(1, Sum::finish_float4))
@@ -29,7 +28,9 @@ pub(super) fn sum_or_avg(name: &str, types: &[Type]) -> Option<Resolved> {
 }
 
 pub(super) fn spread(name: &str, types: &[Type]) -> Option<Resolved> {
-    let [Type { scalar: Scalar::Float4 | Scalar::Float8, array: false, .. }] = types else { return None };
+    let [ty @ Type { scalar: Scalar::Float4 | Scalar::Float8, array: false, .. }] = types else {
+        return None;
+    };
     let finish = match name {
         "stddev" | "stddev_samp" => |states: &[Spread]| finish_spread(states, |s| s.sample().map(f64::sqrt)),
         "stddev_pop" => |states: &[Spread]| finish_spread(states, |s| s.population().map(f64::sqrt)),
@@ -37,7 +38,7 @@ pub(super) fn spread(name: &str, types: &[Type]) -> Option<Resolved> {
         "var_pop" => |states: &[Spread]| finish_spread(states, Spread::population),
         _ => return None,
     };
-    Resolved::new(&[DataType::Float64], FLOAT8, Fixed::new(1, finish))
+    Resolved::new(&[ty.arrow()], FLOAT8, Fixed::new(1, finish))
 }
 
 fn finish_spread(states: &[Spread], f: impl Fn(&Spread) -> Option<f64>) -> Result<ArrayRef> {
@@ -46,6 +47,18 @@ fn finish_spread(states: &[Spread], f: impl Fn(&Spread) -> Option<f64>) -> Resul
 
 pub(super) fn overflow() -> SqlError {
     SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow")
+}
+
+/// The values of a column of float4 or float8.
+fn floats(args: &[ArrayRef]) -> Result<impl Iterator<Item = f64> + '_> {
+    let [single, double] =
+        [DataType::Float32, DataType::Float64].map(|ty| args.first().filter(|a| *a.data_type() == ty));
+    if single.is_none() && double.is_none() {
+        return Err(SqlError::internal("a floating-point aggregate of something else"));
+    }
+    let single = single.map(|a| a.as_primitive::<Float32Type>().values().iter().map(|v| f64::from(*v)));
+    let double = double.map(|a| a.as_primitive::<Float64Type>().values().iter().copied());
+    Ok(single.into_iter().flatten().chain(double.into_iter().flatten()))
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -87,8 +100,7 @@ impl Moment for Sum {
     type Value<'a> = f64;
 
     fn values(args: &[ArrayRef]) -> Result<impl Iterator<Item = f64> + '_> {
-        let values = column::<Float64Array>(args, 0)?;
-        Ok(values.values().iter().copied())
+        floats(args)
     }
 
     fn add(&mut self, value: f64) {
@@ -98,10 +110,10 @@ impl Moment for Sum {
     }
 
     fn add_columns(&mut self, args: &[ArrayRef]) -> Result<()> {
-        let values = column::<Float64Array>(args, 0)?;
+        let values = float8(&args[0])?;
         self.count += values.len() as i64;
         // In lanes; one after the other would wait for each addition.
-        self.sum += arrow::compute::sum(values).unwrap_or(0.0);
+        self.sum += arrow::compute::sum(&values).unwrap_or(0.0);
         self.infinite |= self.sum.is_infinite() && values.values().iter().any(|value| value.is_infinite());
         Ok(())
     }
@@ -155,8 +167,7 @@ impl Moment for Spread {
     type Value<'a> = f64;
 
     fn values(args: &[ArrayRef]) -> Result<impl Iterator<Item = f64> + '_> {
-        let values = column::<Float64Array>(args, 0)?;
-        Ok(values.values().iter().copied())
+        floats(args)
     }
 
     fn add(&mut self, value: f64) {
