@@ -8,8 +8,10 @@
 //! text ─ parser ─► AST ─ prepare ─► AST with markers ─ DataFusion + lower ─► typed LogicalPlan
 //! ```
 
+mod clause;
 pub mod coerce;
 mod error;
+mod hint;
 mod lower;
 mod marker;
 mod name;
@@ -30,6 +32,7 @@ use datafusion::prelude::SessionConfig;
 pub use error::{plan_error, plan_error_in};
 pub use name::display_name;
 pub use prepare::{prepare, prepare_expr, prepare_query, prepare_text};
+pub use set_operation::unify_all;
 pub use vars::SessionVars;
 
 /// A builder of session states that plan PostgreSQL's SQL.

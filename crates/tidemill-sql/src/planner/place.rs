@@ -47,8 +47,7 @@ pub fn annotate(expr: &mut Expr, at: usize) {
     if name.contains(SEPARATOR) {
         return;
     }
-    let operands: Vec<(usize, usize)> =
-        operands(left).chain(operands(right)).map(extent).collect();
+    let operands: Vec<(usize, usize)> = operands(left).chain(operands(right)).map(extent).collect();
     let known = || operands.iter().filter(|(start, _)| *start > 0);
     let start = known().map(|(start, _)| *start).chain((at > 0).then_some(at)).min().unwrap_or(0);
     let end = known().map(|(_, end)| *end).max().unwrap_or(0).max(at);
@@ -150,6 +149,14 @@ impl<'a> Text<'a> {
 
     /// The `::` behind an operand.
     pub fn cast(&self, operand: &Expr) -> usize {
+        if let Expr::BinaryOp { op: BinaryOperator::Custom(name), .. } = operand
+            && let (marker::CAST, Places { at: 1.., .. }) = split(name)
+        {
+            // Behind the type of the cast that is the operand.
+            let from = split(name).1.at + 2;
+            let region = self.slice(from, usize::MAX);
+            return region.find("::").map_or(0, |at| from + region[..at].chars().count());
+        }
         match extent(operand).1 {
             0 => 0,
             end => {

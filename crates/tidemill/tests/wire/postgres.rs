@@ -29,7 +29,7 @@ impl Postgres {
             // PostgreSQL does not run as root.
             run(Command::new("chown").args(["-R", "postgres"]).arg(dir.path()));
         }
-        let initdb = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "-N", "-D"];
+        let initdb = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "-N", "-D"];
         run(as_user(is_root, &bin.join("initdb")).args(initdb).arg(&data));
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let process = as_user(is_root, &bin.join("postgres"))
@@ -50,7 +50,10 @@ impl Postgres {
         while Command::new("pg_isready")
             .args(["-q", "-h", "127.0.0.1", "-p", &self.port.to_string()])
             .status()
-            .map_or_else(|_| TcpStream::connect(("127.0.0.1", self.port)).is_err(), |status| !status.success())
+            .map_or_else(
+                |_| TcpStream::connect(("127.0.0.1", self.port)).is_err(),
+                |status| !status.success(),
+            )
         {
             assert_eq!(self.process.try_wait().unwrap(), None, "PostgreSQL ended before it was ready");
             assert!(Instant::now() < deadline, "PostgreSQL did not start in {START_MAX:?}");
