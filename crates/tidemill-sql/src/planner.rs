@@ -10,9 +10,11 @@
 
 mod apply;
 mod array_subquery;
+mod clause;
 pub mod coerce;
 mod correlated;
 mod error;
+mod hint;
 mod lower;
 mod marker;
 mod name;
@@ -38,6 +40,7 @@ pub use error::{plan_error, plan_error_in};
 pub use name::display_name;
 pub use prepare::{prepare, prepare_expr, prepare_query, prepare_text};
 pub use relkind::CONTINUOUS_OPTION;
+pub use set_operation::unify_all;
 pub use vars::SessionVars;
 
 /// The schema that a name without one is looked up in: it stands for all schemas of the search path. Nobody can write it.

@@ -51,7 +51,8 @@ pub fn assign(projection: &mut [SelectItem]) {
 
 /// A function that is called without parentheses, but that the parser takes for a column.
 pub fn is_keyword_function(ident: &ast::Ident) -> bool {
-    ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("current_schema")
+    let words = ["current_schema", "current_role"];
+    ident.quote_style.is_none() && words.iter().any(|word| ident.value.eq_ignore_ascii_case(word))
 }
 
 fn unique(seen: &mut HashSet<String>, name: &str) -> String {
