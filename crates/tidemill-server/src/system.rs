@@ -10,6 +10,8 @@ mod comment;
 mod database;
 mod datatype;
 mod foreign;
+mod information;
+mod keyword;
 mod language;
 mod listing;
 mod namespace;
@@ -131,6 +133,8 @@ fn fillers() -> HashMap<(&'static str, &'static str), Fill> {
         database::FILLERS,
         datatype::FILLERS,
         foreign::FILLERS,
+        information::FILLERS,
+        keyword::FILLERS,
         language::FILLERS,
         listing::FILLERS,
         namespace::FILLERS,

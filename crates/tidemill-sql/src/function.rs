@@ -25,6 +25,7 @@ mod series;
 mod session;
 mod size;
 mod string;
+mod subscript;
 pub mod system;
 pub(crate) mod textual;
 
@@ -188,6 +189,7 @@ pub fn registry() -> &'static Registry {
         json::register(&mut registry);
         array::register(&mut registry);
         series::register(&mut registry);
+        subscript::register(&mut registry);
         system::register(&mut registry);
         registry.stable(catalog::register);
         registry.stable(privilege::register);

@@ -120,6 +120,8 @@ fn definitions(r: &mut Registry) {
         call.rows::<Text>(|_| Ok(None))
     });
     r.maybe2::<Text, Text, Text>("pg_get_serial_sequence", |_, _, _| Ok(None));
+    // Everything is in the data directory.
+    r.strict1::<Oid, Text>("pg_tablespace_location", |_, _| Ok(String::new()));
     // An expression is stored as its text.
     r.maybe2::<Text, Oid, Text>("pg_get_expr", |_, text, _| Ok(Some(text.to_string())));
     r.kernel(

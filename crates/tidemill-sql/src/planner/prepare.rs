@@ -10,7 +10,7 @@ use sqlparser::ast::{
     SetExpr, Statement, Subscript, TableFactor, TrimWhereField, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 
-use super::{array_subquery, marker, name, relkind, types};
+use super::{array_subquery, marker, name, relkind, system_column, table_function, types};
 use crate::error::{Result, SqlError, SqlState};
 use crate::function::registry;
 use crate::types::{Scalar, Type};
@@ -73,6 +73,7 @@ impl VisitorMut for Rewriter<'_> {
         if let Some(condition) = select.having.take() {
             select.having = Some(boolean(condition, "HAVING"));
         }
+        system_column::rewrite(select);
         ControlFlow::Continue(())
     }
 
@@ -104,6 +105,10 @@ impl VisitorMut for Rewriter<'_> {
             restore_ordinal(quantity);
         }
         ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
+        control(table_function::rewrite(factor))
     }
 
     fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
@@ -466,7 +471,11 @@ fn select(expr: Expr, column: &str) -> Query {
 fn unqualified(name: &ast::ObjectName) -> String {
     let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(name::fold).collect();
     match &parts[..] {
-        [schema, name] if matches!(schema.as_str(), "pg_catalog" | "public" | "pipelinedb") => name.clone(),
+        [schema, name]
+            if matches!(schema.as_str(), "pg_catalog" | "public" | "pipelinedb" | "information_schema") =>
+        {
+            name.clone()
+        }
         _ => parts.join("."),
     }
 }
@@ -674,6 +683,9 @@ fn subscripts(root: Expr, chain: Vec<AccessExpr>) -> Result<Expr> {
             let null = || marker::cast(Expr::value(Value::Null), Type::new(Scalar::Int4));
             let (lower, upper) = (lower_bound.unwrap_or_else(null), upper_bound.unwrap_or_else(null));
             Ok(marker::call("array_slice", vec![expr, lower, upper]))
+        }
+        AccessExpr::Dot(Expr::Identifier(field)) => {
+            Ok(marker::call("record_field", vec![expr, marker::text(name::fold(&field))]))
         }
         AccessExpr::Dot(_) => Err(SqlError::unsupported("composite types are not supported")),
     })
