@@ -82,7 +82,7 @@ impl SystemRelation {
         columns: Vec<Column>,
         fill: Option<Fill>,
     ) -> Self {
-        let fields = columns.iter().map(|c| c.ty.field(c.name)).collect::<Vec<_>>();
+        let fields = columns.iter().map(Column::field).collect::<Vec<_>>();
         Self { oid, schema, name, kind, columns, arrow: Arc::new(Schema::new(fields)), fill }
     }
 

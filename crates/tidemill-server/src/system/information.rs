@@ -8,7 +8,7 @@ use super::datatype::DataType;
 use super::foreign::{SERVER, WRAPPER};
 use super::namespace::NAMESPACES;
 use super::role::ROLES;
-use super::{Fillers, INFORMATION_SCHEMA, PG_CATALOG, Rows, Snapshot, Value};
+use super::{Fillers, INFORMATION_SCHEMA, PG_CATALOG, Rows, Snapshot};
 use crate::tables::{DATABASE, SCHEMA};
 
 pub(super) const FILLERS: Fillers = &[

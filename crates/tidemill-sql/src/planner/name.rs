@@ -80,7 +80,9 @@ fn strong(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Identifier(ident) => Some(fold(ident)),
         Expr::CompoundIdentifier(parts) => parts.last().map(fold),
-        Expr::CompoundFieldAccess { root, .. } => strong(root),
+        Expr::CompoundFieldAccess { root, access_chain } => {
+            access_chain.iter().rev().find_map(named_access).or_else(|| strong(root))
+        }
         Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => strong(inner),
         Expr::Cast { expr, .. } => strong(expr),
         Expr::Function(function) => function.name.0.last().and_then(|part| part.as_ident()).map(fold),
@@ -108,6 +110,14 @@ fn strong(expr: &Expr) -> Option<String> {
             _ => None,
         },
         Expr::Case { else_result: Some(otherwise), .. } => strong(otherwise),
+        _ => None,
+    }
+}
+
+/// The name that an access has: subscripts have none.
+fn named_access(access: &ast::AccessExpr) -> Option<String> {
+    match access {
+        ast::AccessExpr::Dot(Expr::Identifier(field)) => Some(fold(field)),
         _ => None,
     }
 }

@@ -51,6 +51,7 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        qualify(expr);
         if let Some(query) = array_subquery::subquery(expr) {
             match array_subquery::rewrite(query) {
                 Ok(rewritten) => *expr = rewritten,
@@ -672,6 +673,25 @@ fn like(op: &str, expr: Expr, pattern: Expr, escape: Option<ast::ValueWithSpan>)
         None => pattern,
     };
     Ok(marker::op(op, expr, pattern))
+}
+
+/// `t.a[1]` comes from the parser as `t` with the accesses `.a` and `[1]`; only `(t).a` asks for a field.
+fn qualify(expr: &mut Expr) {
+    let Expr::CompoundFieldAccess { root, access_chain } = expr else { return };
+    let mut parts = match &**root {
+        Expr::Identifier(ident) => vec![ident.clone()],
+        Expr::CompoundIdentifier(parts) => parts.clone(),
+        _ => return,
+    };
+    let names = access_chain.iter().take_while(|a| matches!(a, AccessExpr::Dot(Expr::Identifier(_)))).count();
+    for access in access_chain.drain(..names) {
+        if let AccessExpr::Dot(Expr::Identifier(ident)) = access {
+            parts.push(ident);
+        }
+    }
+    if parts.len() > 1 {
+        **root = Expr::CompoundIdentifier(parts);
+    }
 }
 
 fn subscripts(root: Expr, chain: Vec<AccessExpr>) -> Result<Expr> {
