@@ -24,6 +24,7 @@ mod privilege;
 mod series;
 mod session;
 mod size;
+mod sleep;
 mod string;
 mod subscript;
 pub mod system;
@@ -195,6 +196,7 @@ pub fn registry() -> &'static Registry {
         registry.stable(privilege::register);
         registry.stable(session::register);
         registry.stable(size::register);
+        registry.volatile(sleep::register);
         registry
     })
 }

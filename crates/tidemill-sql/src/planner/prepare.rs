@@ -223,7 +223,7 @@ impl Rewriter<'_> {
                 _ => Expr::Value(value),
             },
             Expr::Identifier(ident) if name::is_keyword_function(&ident) => {
-                marker::call("current_schema", vec![])
+                marker::call(&name::fold(&ident), vec![])
             }
             Expr::Nested(inner) => *inner,
             Expr::UnaryOp { op, expr } => unary(op, *expr)?,
@@ -341,9 +341,6 @@ impl Rewriter<'_> {
         if registry().function(&function).is_empty() && self.state.table_functions().contains_key(&function) {
             return Ok(());
         }
-        if ordinality {
-            return Err(SqlError::unsupported("WITH ORDINALITY is not supported"));
-        }
         let column = alias.as_ref().map_or(function.clone(), |alias| name::fold(&alias.name));
         let alias = alias.unwrap_or_else(|| ast::TableAlias {
             explicit: true,
@@ -362,10 +359,39 @@ impl Rewriter<'_> {
                 select(call, &column)
             }
         };
+        let query = if ordinality { numbered(query, &column) } else { query };
         *factor =
             TableFactor::Derived { lateral, subquery: Box::new(query), alias: Some(alias), sample: None };
         Ok(())
     }
+}
+
+/// `WITH ORDINALITY`: the rows with their numbers.
+fn numbered(query: Query, column: &str) -> Query {
+    let rows = TableFactor::Derived {
+        lateral: false,
+        subquery: Box::new(query),
+        alias: Some(ast::TableAlias {
+            explicit: true,
+            name: ast::Ident::with_quote('"', "rows"),
+            columns: vec![],
+            at: None,
+        }),
+        sample: None,
+    };
+    let mut number = marker::function("row_number", vec![]);
+    if let Expr::Function(call) = &mut number {
+        let window =
+            ast::WindowSpec { window_name: None, partition_by: vec![], order_by: vec![], window_frame: None };
+        call.over = Some(ast::WindowType::WindowSpec(window));
+    }
+    let number = marker::cast(number, Type::new(Scalar::Int8));
+    let mut query = select_from(Expr::Identifier(ast::Ident::with_quote('"', column)), column, rows);
+    if let SetExpr::Select(select) = &mut *query.body {
+        let alias = ast::Ident::with_quote('"', "ordinality");
+        select.projection.push(ast::SelectItem::ExprWithAlias { expr: number, alias });
+    }
+    query
 }
 
 /// A series between integer literals comes from DataFusion's table function, which makes it row by row.
