@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::session_state::SessionState;
@@ -11,7 +11,7 @@ use datafusion::logical_expr::LogicalPlan;
 use sqlparser::ast;
 use tidemill_sql::function::cast;
 use tidemill_sql::planner::{self, SessionVars, plan_error};
-use tidemill_sql::types::{Scalar, Type};
+use tidemill_sql::types::{Scalar, Type, vector_oid};
 use tidemill_sql::{Result, SqlError};
 use tidemill_stream::view::state_views;
 
@@ -81,33 +81,45 @@ pub async fn run(
 }
 
 impl Running {
-    /// Numbers of objects as text columns of their names, where the client wants text.
+    /// Numbers of objects as text columns of their names, and vectors as theirs, where the client wants text.
     pub fn with_names(&self, batch: RecordBatch, formats: &[i16]) -> Result<RecordBatch> {
-        let named = |i: usize| {
-            let ty = Type::of_field(self.schema.field(i)).ok()?;
-            (ty.scalar.is_object_name() && format_of(formats, i) == 0).then_some(ty)
+        let shown = |i: usize| {
+            let field = self.schema.field(i);
+            let ty = Type::of_field(field).ok()?;
+            let special = ty.scalar.is_object_name() || vector_oid(field).is_some();
+            (special && format_of(formats, i) == 0).then_some(ty)
         };
         let Some(snapshots) = &self.snapshots else { return Ok(batch) };
-        if !(0..batch.num_columns()).any(|i| named(i).is_some()) {
+        if !(0..batch.num_columns()).any(|i| shown(i).is_some()) {
             return Ok(batch);
         }
         let vars = SessionVars { objects: Arc::clone(snapshots) as _, ..SessionVars::default() };
         let mut fields = Vec::with_capacity(batch.num_columns());
         let mut columns = Vec::with_capacity(batch.num_columns());
         for (i, (column, field)) in batch.columns().iter().zip(self.schema.fields()).enumerate() {
-            match named(i) {
+            let text = match shown(i) {
                 None => {
                     fields.push(Arc::clone(field));
                     columns.push(Arc::clone(column));
+                    continue;
                 }
-                Some(from) => {
-                    let text = Type { array: from.array, ..Type::new(Scalar::Text) };
-                    fields.push(Arc::new(text.field(field.name())));
-                    columns.push(cast::cast(column, from, text, true, &vars)?);
+                Some(ty) if vector_oid(field).is_some() => vectors(column, ty, &vars)?,
+                Some(ty) => {
+                    let text = Type { array: ty.array, ..Type::new(Scalar::Text) };
+                    cast::cast(column, ty, text, true, &vars)?
                 }
-            }
+            };
+            fields.push(Arc::new(Field::new(field.name(), text.data_type().clone(), true)));
+            columns.push(text);
         }
-        RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
-            .map_err(|e| SqlError::internal(e.to_string()))
+        let schema = Arc::new(Schema::new(fields));
+        RecordBatch::try_new(schema, columns).map_err(|e| SqlError::internal(e.to_string()))
     }
+}
+
+/// `{1,2}` as `1 2`.
+fn vectors(column: &ArrayRef, ty: Type, vars: &SessionVars) -> Result<ArrayRef> {
+    let text = cast::cast(column, ty, Type::new(Scalar::Text), true, vars)?;
+    let spaced = |array: &str| array.trim_matches(['{', '}']).replace(',', " ");
+    Ok(Arc::new(text.as_string::<i32>().iter().map(|array| array.map(spaced)).collect::<StringArray>()))
 }

@@ -211,6 +211,16 @@ impl Server {
         }
     }
 
+    /// `pg_cancel_backend`: the caller may, as there is one user.
+    pub fn cancel_session(&self, id: u32) -> bool {
+        let running = self.running.lock();
+        let found = running.get(&id);
+        if let Some((_, cancel)) = found {
+            cancel.notify_waiters();
+        }
+        found.is_some()
+    }
+
     pub fn disk_bytes(&self) -> u64 {
         self.engine.disk_bytes() + self.catalog.disk_bytes()
     }

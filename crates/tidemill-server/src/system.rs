@@ -10,6 +10,8 @@ mod comment;
 mod database;
 mod datatype;
 mod foreign;
+mod information;
+mod keyword;
 mod language;
 mod listing;
 mod namespace;
@@ -80,7 +82,7 @@ impl SystemRelation {
         columns: Vec<Column>,
         fill: Option<Fill>,
     ) -> Self {
-        let fields = columns.iter().map(|c| c.ty.field(c.name)).collect::<Vec<_>>();
+        let fields = columns.iter().map(Column::field).collect::<Vec<_>>();
         Self { oid, schema, name, kind, columns, arrow: Arc::new(Schema::new(fields)), fill }
     }
 
@@ -131,6 +133,8 @@ fn fillers() -> HashMap<(&'static str, &'static str), Fill> {
         database::FILLERS,
         datatype::FILLERS,
         foreign::FILLERS,
+        information::FILLERS,
+        keyword::FILLERS,
         language::FILLERS,
         listing::FILLERS,
         namespace::FILLERS,

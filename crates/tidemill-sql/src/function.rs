@@ -24,7 +24,9 @@ mod privilege;
 mod series;
 mod session;
 mod size;
+mod sleep;
 mod string;
+mod subscript;
 pub mod system;
 pub(crate) mod textual;
 
@@ -190,11 +192,13 @@ pub fn registry() -> &'static Registry {
         json::register(&mut registry);
         array::register(&mut registry);
         series::register(&mut registry);
+        subscript::register(&mut registry);
         system::register(&mut registry);
         registry.stable(catalog::register);
         registry.stable(privilege::register);
         registry.stable(session::register);
         registry.stable(size::register);
+        registry.volatile(sleep::register);
         registry
     })
 }

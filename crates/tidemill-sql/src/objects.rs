@@ -1,6 +1,7 @@
 //! What functions may ask about the server: its objects, the session's connection and settings.
 
 use std::fmt::Debug;
+use std::pin::Pin;
 
 use crate::error::{Result, SqlError, SqlState};
 use crate::types::Scalar;
@@ -57,6 +58,12 @@ pub trait Objects: Debug + Send + Sync {
 
     fn connection(&self) -> Connection;
 
+    /// Ends what a session is doing; false if there is no session of that number.
+    fn cancel(&self, process_id: u32) -> bool;
+
+    /// Waits for so many seconds, not at all for a negative number.
+    fn sleep(&self, seconds: f64) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+
     /// Microseconds since 1970.
     fn started_us(&self) -> i64;
 
@@ -106,6 +113,14 @@ impl Objects for NoObjects {
 
     fn connection(&self) -> Connection {
         Connection::default()
+    }
+
+    fn cancel(&self, _: u32) -> bool {
+        false
+    }
+
+    fn sleep(&self, _: f64) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(std::future::ready(()))
     }
 
     fn started_us(&self) -> i64 {

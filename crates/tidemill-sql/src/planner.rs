@@ -24,6 +24,8 @@ mod relkind;
 pub mod resolve;
 mod set_operation;
 mod single_value;
+mod system_column;
+mod table_function;
 pub mod types;
 pub mod vars;
 

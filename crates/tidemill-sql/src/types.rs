@@ -10,6 +10,16 @@ pub const TYPE_KEY: &str = "pg.type";
 /// Field metadata for the type modifier (`varchar(10)`, `numeric(10,2)`), as PostgreSQL stores it in `atttypmod`.
 pub const TYPMOD_KEY: &str = "pg.typmod";
 
+/// The vectors of PostgreSQL's catalogs: lists here, shown as `1 2 3`. The number of the type by which a column's
+/// [`TYPE_KEY`] calls it.
+pub fn vector_oid(field: &Field) -> Option<u32> {
+    match field.metadata().get(TYPE_KEY)?.as_str() {
+        "int2vector" => Some(22),
+        "oidvector" => Some(30),
+        _ => None,
+    }
+}
+
 /// The scalar types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scalar {
@@ -317,6 +327,12 @@ impl Type {
             metadata.insert(TYPMOD_KEY.to_string(), self.typmod.to_string());
         }
         Field::new(name, self.arrow(), true).with_metadata(metadata)
+    }
+
+    /// As `field`, for a list that is shown as a vector.
+    pub fn vector_field(self, name: impl Into<String>, typname: &str) -> Field {
+        Field::new(name, self.arrow(), true)
+            .with_metadata([(TYPE_KEY.to_string(), typname.to_string())].into())
     }
 
     /// Precision and scale of `numeric(p,s)`.

@@ -428,7 +428,7 @@ pub(super) fn describe(wire: &mut Wire, schema: &SchemaRef, formats: &[i16]) -> 
         name: display_name(field.name()),
         table_oid: 0,
         column: 0,
-        type_oid: ty.oid(),
+        type_oid: tidemill_sql::types::vector_oid(field).unwrap_or_else(|| ty.oid()),
         type_len: ty.length(),
         typmod: ty.typmod,
         format: format_of(formats, i),

@@ -18,6 +18,9 @@ use crate::tables::SCHEMA;
 pub(super) const FILLERS: Fillers =
     &[(PG_CATALOG, "pg_class", classes), (PG_CATALOG, "pg_attribute", attributes)];
 
+/// The kind of what holds the rows of a table function; it is not listed.
+const FUNCTION_RESULT: char = 'F';
+
 /// Rows that a plan without statistics is to expect, as PostgreSQL says "never analyzed".
 const UNKNOWN_ROWS: f64 = -1.0;
 
@@ -91,7 +94,7 @@ impl Class {
 
     /// All relations, the system's first.
     pub fn every(snapshot: &Snapshot) -> Result<Vec<Class>> {
-        let system = all().iter().map(Class::of_system);
+        let system = all().iter().filter(|r| r.kind != FUNCTION_RESULT).map(Class::of_system);
         system.chain(snapshot.relations.iter().map(Class::of_user)).collect()
     }
 }

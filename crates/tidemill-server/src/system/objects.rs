@@ -1,6 +1,7 @@
 //! The server's objects as functions ask for them, answered from the statement's snapshot.
 
 use std::fmt;
+use std::pin::Pin;
 
 use tidemill_sql::Result;
 use tidemill_sql::objects::{Connection, Described, Named, Objects};
@@ -131,6 +132,17 @@ impl Objects for Snapshots {
     fn connection(&self) -> Connection {
         let session = self.session();
         Connection { process_id: session.process_id, server: session.server, client: session.client }
+    }
+
+    fn cancel(&self, process_id: u32) -> bool {
+        self.get().server.cancel_session(process_id)
+    }
+
+    fn sleep(&self, seconds: f64) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        // What is longer than can be counted is as good as for ever.
+        let wait =
+            std::time::Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(std::time::Duration::MAX);
+        Box::pin(tokio::time::sleep(wait))
     }
 
     fn started_us(&self) -> i64 {

@@ -1,6 +1,8 @@
 //! Functions that describe objects: `pg_get_viewdef`, `format_type`, `pg_table_is_visible` and the like.
 
-use arrow::array::ArrayRef;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, ListBuilder, StringBuilder};
 
 use super::kernel::*;
 use super::object;
@@ -22,10 +24,24 @@ pub(super) fn register(r: &mut Registry) {
         let (oid, typmod) = (call.column::<Oid>(0)?, call.column::<Int4>(1)?);
         call.rows::<Text>(|row| Ok(Some(object::type_name(row!(oid, row), typmod.get(row)?, call.vars))))
     });
+    let texts = Returns::Is(Type::array(Scalar::Text));
+    r.kernel("parse_ident", &[Param::Is(Type::new(Scalar::Text))], texts, parse_ident);
     r.strict1::<Oid, Text>("pg_get_userbyid", |vars, oid| {
         let role = vars.objects.name(Scalar::Regrole, oid);
         Ok(role.map_or_else(|| format!("unknown (OID={oid})"), |role| role.name))
     });
+}
+
+fn parse_ident(call: &Call) -> Result<ArrayRef> {
+    let text = call.column::<Text>(0)?;
+    let mut out = ListBuilder::new(StringBuilder::new());
+    for row in 0..call.rows {
+        match text.get(row)? {
+            None => out.append_null(),
+            Some(text) => out.append_value(object::identifiers(text)?.into_iter().map(Some)),
+        }
+    }
+    Ok(Arc::new(out.finish()))
 }
 
 /// Whether the name alone finds the object; null for an object that there is not.
@@ -120,6 +136,10 @@ fn definitions(r: &mut Registry) {
         call.rows::<Text>(|_| Ok(None))
     });
     r.maybe2::<Text, Text, Text>("pg_get_serial_sequence", |_, _, _| Ok(None));
+    // No index was ever used.
+    r.strict1::<Oid, Int8>("pg_stat_get_numscans", |_, _| Ok(0));
+    // Everything is in the data directory.
+    r.strict1::<Oid, Text>("pg_tablespace_location", |_, _| Ok(String::new()));
     // An expression is stored as its text.
     r.maybe2::<Text, Oid, Text>("pg_get_expr", |_, text, _| Ok(Some(text.to_string())));
     r.kernel(

@@ -18,7 +18,10 @@ const UTF8: (i32, &str) = (6, "UTF8");
 
 pub(super) fn register(r: &mut Registry) {
     connection(r);
+    r.volatile(others);
     settings(r);
+    // A transaction is told from others by when it began.
+    r.nullary::<Int8>("txid_current", Volatility::Stable, |vars| Ok(vars.transaction_now_us));
     r.kernel("current_schemas", &[BOOL], Returns::Is(Type::array(Scalar::Name)), schemas);
     r.strict1::<Int4, Text>("pg_encoding_to_char", |_, number| {
         Ok(if number == UTF8.0 { UTF8.1.to_string() } else { String::new() })
@@ -64,6 +67,13 @@ fn connection(r: &mut Registry) {
             call.rows::<Int4>(|_| Ok(end(call).map(|a| i32::from(a.port()))))
         });
     }
+}
+
+/// Sessions other than one's own.
+fn others(r: &mut Registry) {
+    r.strict1::<Int4, Bool>("pg_cancel_backend", |vars, id| {
+        Ok(u32::try_from(id).is_ok_and(|id| vars.objects.cancel(id)))
+    });
 }
 
 fn settings(r: &mut Registry) {

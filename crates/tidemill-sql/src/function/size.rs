@@ -7,6 +7,9 @@ use crate::numeric::Numeric as Number;
 use crate::planner::vars::SessionVars;
 use crate::types::Scalar;
 
+/// `pg_default`, where everything is.
+const DEFAULT_TABLESPACE: u32 = 1663;
+
 pub(super) fn register(r: &mut Registry) {
     for name in ["pg_relation_size", "pg_table_size", "pg_total_relation_size"] {
         r.maybe1::<Regclass, Int8>(name, |vars, oid| Ok(vars.objects.relation_bytes(oid).map(bytes)));
@@ -26,8 +29,12 @@ pub(super) fn register(r: &mut Registry) {
     });
     r.strict1::<Text, Int8>("pg_database_size", |vars, name| database(vars, name));
     r.strict1::<Oid, Int8>("pg_database_size", |vars, _| Ok(bytes(vars.objects.database_bytes())));
-    r.strict1::<Text, Int8>("pg_tablespace_size", |vars, _| Ok(bytes(vars.objects.database_bytes())));
-    r.strict1::<Oid, Int8>("pg_tablespace_size", |vars, _| Ok(bytes(vars.objects.database_bytes())));
+    r.strict1::<Text, Int8>("pg_tablespace_size", |vars, name| {
+        Ok(if name == "pg_default" { bytes(vars.objects.database_bytes()) } else { 0 })
+    });
+    r.strict1::<Oid, Int8>("pg_tablespace_size", |vars, oid| {
+        Ok(if oid == DEFAULT_TABLESPACE { bytes(vars.objects.database_bytes()) } else { 0 })
+    });
     r.strict1::<Int8, Text>("pg_size_pretty", |_, size| Ok(pretty(i128::from(size))));
     r.strict1::<Numeric, Text>("pg_size_pretty", |_, size| pretty_numeric(&size));
     r.maybe1::<Oid, Text>("pg_relation_filepath", |_, _| Ok(None));

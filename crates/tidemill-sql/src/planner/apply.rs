@@ -313,11 +313,9 @@ impl Apply<'_> {
             }
             input => (input, vec![]),
         };
-        let number = datafusion::functions_window::expr_fn::row_number()
-            .partition_by(self.domain.exprs())
-            .order_by(order)
-            .build()?
-            .alias(ROW_NUMBER);
+        let number = datafusion::functions_window::expr_fn::row_number().partition_by(self.domain.exprs());
+        let number = if order.is_empty() { number.build()? } else { number.order_by(order).build()? };
+        let number = number.alias(ROW_NUMBER);
         let place = || Expr::Column(Column::new_unqualified(ROW_NUMBER));
         let mut condition = place().gt(lit(skip as u64));
         if let Some(fetch) = fetch {

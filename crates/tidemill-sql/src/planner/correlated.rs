@@ -27,7 +27,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::logical_plan::Subquery;
 use datafusion::logical_expr::{
-    Distinct, Expr, Filter, Join, LogicalPlan, LogicalPlanBuilder, Projection, lit,
+    Distinct, Expr, Filter, Join, LogicalPlan, LogicalPlanBuilder, Projection, Sort, SortExpr, lit,
 };
 use datafusion::optimizer::analyzer::AnalyzerRule;
 
@@ -47,6 +47,7 @@ impl AnalyzerRule for CorrelatedSubqueries {
         plan.transform_up_with_subqueries(|plan| match plan {
             LogicalPlan::Projection(projection) => names.projection(projection),
             LogicalPlan::Filter(filter) => names.filter(filter),
+            LogicalPlan::Sort(sort) => names.sort(sort),
             LogicalPlan::Join(join) => names.lateral(join),
             other => Ok(Transformed::no(other)),
         })
@@ -92,6 +93,32 @@ impl Names {
         let mut input = Arc::unwrap_or_clone(filter.input);
         let predicate = self.replace(filter.predicate, &mut input, false)?;
         let plan = LogicalPlanBuilder::from(input).filter(predicate)?.project(columns)?.build()?;
+        Ok(Transformed::yes(plan))
+    }
+
+    /// DataFusion has subqueries in select lists, not in ORDER BY: there they become columns that are dropped after.
+    fn sort(&self, sort: Sort) -> Result<Transformed<LogicalPlan>> {
+        if !sort.expr.iter().any(|s| has_subquery(&s.expr)) {
+            return Ok(Transformed::no(LogicalPlan::Sort(sort)));
+        }
+        let columns: Vec<Expr> = sort.input.schema().columns().into_iter().map(Expr::Column).collect();
+        let mut wide = columns.clone();
+        let mut order = Vec::with_capacity(sort.expr.len());
+        for SortExpr { expr, asc, nulls_first } in sort.expr {
+            let key = if has_subquery(&expr) {
+                let name = self.new_name("key");
+                wide.push(expr.alias(name.as_str()));
+                Expr::Column(Column::new_unqualified(name))
+            } else {
+                expr
+            };
+            order.push(key.sort(asc, nulls_first));
+        }
+        let projection = Projection::try_new(wide, sort.input)?;
+        let plan = LogicalPlanBuilder::from(self.projection(projection)?.data)
+            .sort_with_limit(order, sort.fetch)?
+            .project(columns)?
+            .build()?;
         Ok(Transformed::yes(plan))
     }
 
@@ -211,6 +238,13 @@ impl Names {
             .build()?;
         Ok(Expr::Column(Column::new(Some(name), "value")))
     }
+}
+
+fn has_subquery(expr: &Expr) -> bool {
+    let is_subquery = |e: &Expr| {
+        matches!(e, Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_))
+    };
+    expr.exists(|e| Ok(is_subquery(e))).unwrap_or(false)
 }
 
 /// Whether the plan has one row for each value of its outer columns, or less.
