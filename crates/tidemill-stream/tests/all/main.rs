@@ -2,6 +2,7 @@
 
 mod damage;
 mod equivalence;
+mod pressure;
 mod scenario;
 mod support;
 mod trouble;
