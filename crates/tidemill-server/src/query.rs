@@ -2,13 +2,18 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
-use datafusion::common::{ParamValues, ScalarValue};
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{Fields, Schema, SchemaRef};
+use datafusion::common::ParamValues;
+use datafusion::common::metadata::ScalarAndMetadata;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::StreamExt;
 use sqlparser::ast;
 use tidemill_sql::planner::{self, SessionVars, plan_error};
+use tidemill_sql::types::Type;
 use tidemill_sql::{Result, SqlError};
 use tidemill_stream::view::state_views;
 
@@ -24,6 +29,16 @@ pub fn state_for(server: &Server, vars: SessionVars) -> SessionState {
 
 /// Plans a statement that is none of ours; everything but queries is refused.
 pub async fn plan(state: &SessionState, statement: &ast::Statement, text: &str) -> Result<LogicalPlan> {
+    plan_with(state, statement, text, &[]).await
+}
+
+/// As [`plan`], for a statement whose client has declared the types of some parameters.
+pub async fn plan_with(
+    state: &SessionState,
+    statement: &ast::Statement,
+    text: &str,
+    parameters: &[Option<Type>],
+) -> Result<LogicalPlan> {
     let is_query = matches!(statement, ast::Statement::Query(_) | ast::Statement::Explain { .. });
     if !is_query {
         let words: Vec<_> = text.split_whitespace().take(2).map(str::to_uppercase).collect();
@@ -32,7 +47,7 @@ pub async fn plan(state: &SessionState, statement: &ast::Statement, text: &str) 
             .with_hint("docs/compat.md lists what is."));
     }
     let mut statement = statement.clone();
-    planner::prepare_text(&mut statement, text, state)?;
+    planner::prepare_text(&mut statement, text, parameters, state)?;
     let statement = datafusion::sql::parser::Statement::Statement(Box::new(statement));
     let plan = state.statement_to_plan(statement).await.map_err(|e| planner::plan_error_in(e, text))?;
     // Before anybody asks for the types of the columns.
@@ -50,11 +65,12 @@ pub async fn run(
     server: &Server,
     mut state: SessionState,
     plan: LogicalPlan,
-    parameters: Vec<ScalarValue>,
+    parameters: Vec<ScalarAndMetadata>,
 ) -> Result<Running> {
+    let fields = plan.schema().fields().clone();
     let plan = match parameters.is_empty() {
         true => plan,
-        false => plan.with_param_values(ParamValues::from(parameters)).map_err(plan_error)?,
+        false => plan.with_param_values(ParamValues::List(parameters)).map_err(plan_error)?,
     };
     let physical = state.create_physical_plan(&plan).await.map_err(plan_error)?;
     let views = state_views(&physical);
@@ -63,5 +79,23 @@ pub async fn run(
     let config = state.config().clone().with_extension(Arc::new(snapshot));
     *state.config_mut() = config;
     let stream = datafusion::physical_plan::execute_stream(physical, state.task_ctx()).map_err(plan_error)?;
-    Ok(Running { schema: stream.schema(), stream })
+    let schema = named_types(&fields, &stream.schema());
+    let relabelled = Arc::clone(&schema);
+    let batches = stream.map(move |batch| {
+        let (_, columns, rows) = batch?.into_parts();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&relabelled), columns, &options)?)
+    });
+    let stream = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), batches));
+    Ok(Running { schema, stream })
+}
+
+/// The schema of the rows with the types that the logical plan tells: which of several types with one Arrow type a column
+/// has may be lost on the way through the optimizer.
+fn named_types(logical: &Fields, physical: &SchemaRef) -> SchemaRef {
+    let fields = physical.fields().iter().enumerate().map(|(i, field)| match logical.get(i) {
+        Some(known) => known.as_ref().clone().with_data_type(field.data_type().clone()).with_nullable(true),
+        None => field.as_ref().clone(),
+    });
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
+use datafusion::common::metadata::{FieldMetadata, ScalarAndMetadata};
 use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
 use sqlparser::ast;
 use tidemill_sql::insert::insert_shape;
-use tidemill_sql::planner::plan_error;
+use tidemill_sql::planner::{coerce, plan_error};
 use tidemill_sql::statement::{Parsed, Statement};
 use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError, SqlState, parse};
@@ -20,6 +21,7 @@ use crate::insert::{InsertPlan, Parameter};
 use crate::pg::backend;
 use crate::pg::frontend::{Bind, Frontend, Parse, Target};
 use crate::query;
+use crate::value::ValueEncoder;
 
 /// A prepared statement.
 pub struct Prepared {
@@ -109,13 +111,16 @@ impl Session {
                     Some(shape) => {
                         let plan = InsertPlan::new(&self.server, shape)?;
                         let types = plan.parameters.clone();
+                        assignable(given, &types)?;
                         (Body::Insert(Arc::new(plan)), types)
                     }
                     None => (Body::Command, vec![]),
                 },
                 statement => {
                     let state = query::state_for(&self.server, self.vars());
-                    let plan = query::plan(&state, statement, &parsed.text).await?;
+                    let plan = query::plan_with(&state, statement, &parsed.text, given)
+                        .await
+                        .map_err(|e| e.moved_by(parsed.offset))?;
                     let types = parameter_types(&plan)?;
                     (Body::Query(plan), types)
                 }
@@ -153,6 +158,30 @@ impl Session {
         self.portals.insert(bind.portal().to_string(), portal);
         backend::bind_complete(&mut wire.out);
         Ok(())
+    }
+
+    /// The parameters of an insert as texts of its columns' types, if the client declared other types.
+    fn assigned(
+        &self,
+        parameters: &[(i16, Option<Bytes>)],
+        declared: &[Type],
+        plan: &InsertPlan,
+    ) -> Result<Option<Vec<Option<Vec<u8>>>>> {
+        if declared.iter().zip(&plan.parameters).all(|(from, to)| from.oid() == to.oid()) {
+            return Ok(None);
+        }
+        let (context, vars) = (self.context(), self.vars());
+        let text = |((format, bytes), (from, to)): (&(i16, Option<Bytes>), (&Type, &Type))| {
+            let Some(bytes) = bytes else { return Ok(None) };
+            let value = scalar((*format, Some(bytes)), *from, &context)?;
+            let array = value.to_array().map_err(plan_error)?;
+            let array = tidemill_sql::function::cast::cast(&array, *from, *to, false, &vars)?;
+            let mut text = Vec::new();
+            ValueEncoder::new(&array, *to, &context)?.write_text(0, &mut text)?;
+            Ok(Some(text))
+        };
+        let types = declared.iter().zip(&plan.parameters);
+        parameters.iter().zip(types).map(text).collect::<Result<_>>().map(Some)
     }
 
     fn describe_target(&self, wire: &mut Wire, target: &Target) -> Result<()> {
@@ -199,8 +228,11 @@ impl Session {
                 Ok(Ok(()))
             }
             (Body::Insert(plan), _) => {
-                let parameters: Vec<Parameter<'_>> =
-                    portal.parameters.iter().map(|(f, p)| (*f, p.as_deref())).collect();
+                let assigned = attempt!(self.assigned(&portal.parameters, &prepared.parameters, plan));
+                let parameters: Vec<Parameter<'_>> = match &assigned {
+                    Some(texts) => texts.iter().map(|text| (0, text.as_deref())).collect(),
+                    None => portal.parameters.iter().map(|(f, p)| (*f, p.as_deref())).collect(),
+                };
                 // What follows up to Sync belongs to the same transaction.
                 let more = matches!(self.transaction, Transaction::None) && !wire.next_is_sync();
                 if more {
@@ -221,7 +253,9 @@ impl Session {
                     let state = query::state_for(&self.server, self.vars());
                     let mut values = Vec::new();
                     for ((format, bytes), ty) in portal.parameters.iter().zip(&prepared.parameters) {
-                        values.push(attempt!(scalar((*format, bytes.as_deref()), *ty, &self.context())));
+                        let value = attempt!(scalar((*format, bytes.as_deref()), *ty, &self.context()));
+                        let metadata = FieldMetadata::from(&ty.field(""));
+                        values.push(ScalarAndMetadata::new(value, Some(metadata).filter(|m| !m.is_empty())));
                     }
                     portal.running =
                         Some(attempt!(query::run(&self.server, state, plan.clone(), values).await));
@@ -266,9 +300,9 @@ impl Session {
 
 /// Types of `$1 …`; a parameter whose type nothing tells is text.
 fn parameter_types(plan: &LogicalPlan) -> Result<Vec<Type>> {
-    let found = plan.get_parameter_types().map_err(plan_error)?;
+    let found = plan.get_parameter_fields().map_err(plan_error)?;
     let mut types = Vec::new();
-    for (name, data_type) in found {
+    for (name, field) in found {
         let number: usize = name.trim_start_matches('$').parse().unwrap_or(0);
         if number == 0 {
             return Err(SqlError::new(
@@ -279,11 +313,25 @@ fn parameter_types(plan: &LogicalPlan) -> Result<Vec<Type>> {
         if types.len() < number {
             types.resize(number, Type::new(Scalar::Text));
         }
-        if let Some(data_type) = data_type {
-            types[number - 1] = Type::from_arrow(&data_type)?;
+        if let Some(field) = field {
+            types[number - 1] = Type::of_field(&field)?;
         }
     }
     Ok(types)
+}
+
+/// Whether parameters of declared types can be put into columns of these types.
+fn assignable(declared: &[Option<Type>], columns: &[Type]) -> Result<()> {
+    for (declared, column) in declared.iter().zip(columns) {
+        let Some(declared) = declared else { continue };
+        if !coerce::castable(*declared, *column, coerce::Context::Assignment) {
+            let (column, declared) = (column.with_typmod(-1).display(), declared.with_typmod(-1).display());
+            let message = format!("a column is of type {column} but its parameter is of type {declared}");
+            return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message)
+                .with_hint("You will need to rewrite or cast the expression."));
+        }
+    }
+    Ok(())
 }
 
 fn no_statement(name: &str) -> SqlError {
