@@ -146,12 +146,20 @@ impl Session {
         let mut encoder = CopyEncoder::new(format, columns, &self.context());
         let (mut data, mut rows) = (Vec::new(), 0);
         encoder.start(&mut data);
+        // As in PostgreSQL, clients read one row from each message; the start of the binary format is in the first row's.
+        if wire_format == 0 && !data.is_empty() {
+            attempt!(backend::copy_data(&mut wire.out, |out| out.extend_from_slice(&data)));
+            data.clear();
+        }
         while let Some(batch) = running.stream.next().await {
             let batch = attempt!(batch.map_err(plan_error));
             rows += batch.num_rows();
-            attempt!(encoder.rows(&batch, &mut data));
-            attempt!(backend::copy_data(&mut wire.out, |out| out.extend_from_slice(&data)));
-            data.clear();
+            let mut start = 0;
+            for end in attempt!(encoder.rows(&batch, &mut data)) {
+                attempt!(backend::copy_data(&mut wire.out, |out| out.extend_from_slice(&data[start..end])));
+                start = end;
+            }
+            data.drain(..start);
             wire.flush_if_full().await?;
         }
         encoder.finish(&mut data);
