@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use datafusion::common::{ParamValues, ScalarValue};
-use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use sqlparser::ast;
 use tidemill_sql::planner::{self, SessionVars, plan_error};
 use tidemill_sql::{Result, SqlError};
-use tidemill_stream::view::state_views;
+use tidemill_stream::view::{Snapshot, state_views};
 
+use crate::memory::QueryMemory;
 use crate::server::Server;
 use crate::system::{SessionInfo, Snapshots};
 use crate::tables::{Relations, Streams};
@@ -48,23 +50,32 @@ pub struct Running {
     pub stream: SendableRecordBatchStream,
 }
 
-/// Executes a plan over one snapshot of all the views it reads.
+/// Executes a plan over one snapshot of all the views it reads: the one given, or one of this moment.
 pub async fn run(
     server: &Server,
     mut state: SessionState,
     plan: LogicalPlan,
     parameters: Vec<ScalarValue>,
+    snapshot: Option<Arc<Snapshot>>,
+    memory_limit_bytes: usize,
 ) -> Result<Running> {
     let plan = match parameters.is_empty() {
         true => plan,
         false => plan.with_param_values(ParamValues::from(parameters)).map_err(plan_error)?,
     };
     let physical = state.create_physical_plan(&plan).await.map_err(plan_error)?;
-    let views = state_views(&physical);
-    let engine = Arc::clone(&server.engine);
-    let snapshot = engine.snapshot(&views).map_err(|e| e.into_sql(plan_error))?;
-    let config = state.config().clone().with_extension(Arc::new(snapshot));
+    let snapshot = match snapshot {
+        Some(snapshot) => snapshot,
+        None => {
+            let views = state_views(&physical);
+            Arc::new(server.engine.snapshot(&views).map_err(|e| e.into_sql(plan_error))?)
+        }
+    };
+    let config = state.config().clone().with_extension(snapshot);
     *state.config_mut() = config;
-    let stream = datafusion::physical_plan::execute_stream(physical, state.task_ctx()).map_err(plan_error)?;
+    let pool = QueryMemory::new(Arc::clone(&server.memory), memory_limit_bytes);
+    let runtime = RuntimeEnvBuilder::from_runtime_env(state.runtime_env()).with_memory_pool(Arc::new(pool));
+    let context = TaskContext::from(&state).with_runtime(runtime.build_arc().map_err(plan_error)?);
+    let stream = datafusion::physical_plan::execute_stream(physical, Arc::new(context)).map_err(plan_error)?;
     Ok(Running { schema: stream.schema(), stream })
 }

@@ -135,7 +135,9 @@ fn from_text(error: &DataFusionError) -> SqlError {
     }
     match error {
         DataFusionError::ResourcesExhausted(_) => {
-            SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory").with_detail(sentence(&text))
+            SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory")
+                .with_detail(sentence(&text))
+                .with_hint("Raise \"query_memory_limit\", or let the query return or combine less at once.")
         }
         DataFusionError::NotImplemented(_) => SqlError::unsupported(lower_first(&text)),
         DataFusionError::SQL(..) => SqlError::syntax(text),
