@@ -11,8 +11,13 @@ demo: ## build, play two years of four wind turbines through continuous views, a
 test: ## build and run all tests
 	cargo test --workspace --locked
 
+bench: ## measure beside PostgreSQL 15; CASE=copy for some, QUICK=1 for a short run, see docs/benchmark.md
+	cargo build --release --locked --bin tidemill
+	python3 -B bench/run.py --binary $(CARGO_TARGET_DIR)/release/tidemill --results $(dir $(CARGO_TARGET_DIR))bench \
+		$(if $(CASE),--case $(CASE)) $(if $(ROWS),--rows $(ROWS)) $(if $(REPEATS),--repeats $(REPEATS)) $(if $(QUICK),--quick)
+
 check: ## formatting and lints
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked
 
-.PHONY: help demo test check
+.PHONY: help demo test bench check

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Fields, Schema, SchemaRef};
-use datafusion::common::ParamValues;
-use datafusion::common::metadata::ScalarAndMetadata;
-use datafusion::execution::SendableRecordBatchStream;
+use datafusion::common::metadata::{FieldMetadata, ScalarAndMetadata};
+use datafusion::common::{ParamValues, ScalarValue};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionState;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
@@ -15,13 +16,19 @@ use sqlparser::ast;
 use tidemill_sql::planner::{self, SessionVars, plan_error};
 use tidemill_sql::types::Type;
 use tidemill_sql::{Result, SqlError};
-use tidemill_stream::view::state_views;
+use tidemill_stream::view::{Snapshot, state_views};
 
+use crate::memory::QueryMemory;
 use crate::server::Server;
+use crate::system::{SessionInfo, Snapshots};
+use crate::tables::{Relations, Streams};
 
 /// A planner for one statement of one session.
-pub fn state_for(server: &Server, vars: SessionVars) -> SessionState {
+pub fn state_for(server: &Arc<Server>, vars: SessionVars, session: SessionInfo) -> SessionState {
     let mut state = server.reading.clone();
+    let path = &session.search_path;
+    state.register_catalog_list(Relations::list(Arc::clone(&server.catalog), Streams::Refused, path));
+    state.config_mut().set_extension(Arc::new(Snapshots::new(Arc::clone(server), session)));
     state.config_mut().options_mut().extensions.insert(vars);
     state.mark_start_execution();
     state
@@ -60,25 +67,38 @@ pub struct Running {
     pub stream: SendableRecordBatchStream,
 }
 
-/// Executes a plan over one snapshot of all the views it reads.
+/// Executes a plan over one snapshot of all the views it reads: the one given, or one of this moment.
 pub async fn run(
     server: &Server,
     mut state: SessionState,
     plan: LogicalPlan,
-    parameters: Vec<ScalarAndMetadata>,
+    parameters: Vec<ScalarValue>,
+    snapshot: Option<Arc<Snapshot>>,
+    memory_limit_bytes: usize,
 ) -> Result<Running> {
     let fields = plan.schema().fields().clone();
     let plan = match parameters.is_empty() {
         true => plan,
-        false => plan.with_param_values(ParamValues::List(parameters)).map_err(plan_error)?,
+        false => {
+            let parameters = typed(&plan, parameters)?;
+            plan.with_param_values(ParamValues::List(parameters)).map_err(plan_error)?
+        }
     };
     let physical = state.create_physical_plan(&plan).await.map_err(plan_error)?;
-    let views = state_views(&physical);
-    let engine = Arc::clone(&server.engine);
-    let snapshot = engine.snapshot(&views).map_err(|e| e.into_sql(plan_error))?;
-    let config = state.config().clone().with_extension(Arc::new(snapshot));
+    let snapshot = match snapshot {
+        Some(snapshot) => snapshot,
+        None => {
+            let views = state_views(&physical);
+            Arc::new(server.engine.snapshot(&views).map_err(|e| e.into_sql(plan_error))?)
+        }
+    };
+    let config = state.config().clone().with_extension(snapshot);
     *state.config_mut() = config;
-    let stream = datafusion::physical_plan::execute_stream(physical, state.task_ctx()).map_err(plan_error)?;
+    let pool = QueryMemory::new(Arc::clone(&server.memory), memory_limit_bytes);
+    let runtime = RuntimeEnvBuilder::from_runtime_env(state.runtime_env()).with_memory_pool(Arc::new(pool));
+    let context = TaskContext::from(&state).with_runtime(runtime.build_arc().map_err(plan_error)?);
+    let stream =
+        datafusion::physical_plan::execute_stream(physical, Arc::new(context)).map_err(plan_error)?;
     let schema = named_types(&fields, &stream.schema());
     let relabelled = Arc::clone(&schema);
     let batches = stream.map(move |batch| {
@@ -88,6 +108,20 @@ pub async fn run(
     });
     let stream = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), batches));
     Ok(Running { schema, stream })
+}
+
+/// Parameters with the types that their places have where Arrow does not tell them.
+fn typed(plan: &LogicalPlan, parameters: Vec<ScalarValue>) -> Result<Vec<ScalarAndMetadata>> {
+    let fields = plan.get_parameter_fields().map_err(plan_error)?;
+    let metadata = |i: usize| {
+        let field = fields.get(&format!("${}", i + 1))?.as_ref()?;
+        Some(FieldMetadata::from(field.as_ref())).filter(|metadata| !metadata.is_empty())
+    };
+    Ok(parameters
+        .into_iter()
+        .enumerate()
+        .map(|(i, value)| ScalarAndMetadata::new(value, metadata(i)))
+        .collect())
 }
 
 /// The schema of the rows with the types that the logical plan tells: which of several types with one Arrow type a column

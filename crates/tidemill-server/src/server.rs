@@ -1,24 +1,27 @@
 //! The server: what all sessions share, start-up, the listener, shutdown.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
+use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
 use datafusion::execution::session_state::SessionState;
-use parking_lot::Mutex;
+use parking_lot::RwLock;
 use rand::RngCore;
 use tidemill_sql::{Result, SqlError, SqlState, parse, planner};
 use tidemill_stream::disk::{Disk, RealDisk, atomic_write, read_file};
 use tidemill_stream::engine::{Engine, Fatal, Options};
-use tokio::net::TcpListener;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 use crate::catalog::{Catalog, ContinuousView, Relation, Stream};
 use crate::define;
-use crate::pg::scram::Verifier;
+pub use crate::listen::Listener;
+use crate::listen::accept_any;
+use crate::pg::scram::{MECHANISM, Verifier};
+use crate::registry::Sessions;
 use crate::session;
+use crate::session::auth::SUPERUSER;
 use crate::settings::Settings;
 use crate::tables;
 
@@ -34,7 +37,6 @@ pub enum Peer {
 #[derive(Debug, Clone)]
 pub struct Config {
     pub data_dir: PathBuf,
-    pub listen: SocketAddr,
     /// `--superuser-password-file`'s content.
     pub password: Option<String>,
     /// Connections from loopback need no password: for scratch servers and tests.
@@ -50,13 +52,19 @@ pub struct Server {
     pub reading: SessionState,
     /// Plans definitions of views: streams are tables.
     pub defining: SessionState,
-    verifier: Verifier,
+    pub sessions: Arc<Sessions>,
+    /// The memory of all queries together.
+    pub memory: Arc<dyn MemoryPool>,
+    disk: Arc<dyn Disk>,
+    verifier: RwLock<Arc<Verifier>>,
     mock_secret: Vec<u8>,
-    next_process_id: AtomicU32,
-    running: Mutex<HashMap<u32, (Vec<u8>, Arc<Notify>)>>,
     shutdown: watch::Sender<bool>,
 }
 
+/// How long sessions may take to end when the server stops.
+const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(10);
+/// How long no connections are accepted after that has failed.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const PASSWORD_FILE: &str = "superuser.scram";
 const SECRET_FILE: &str = "mock.secret";
 const CATALOG_FILE: &str = "catalog.redb";
@@ -98,56 +106,83 @@ impl Server {
         let options = Options {
             memory_bytes: (config.settings.memory_limit_bytes() / 2) as usize,
             cache_bytes: (config.settings.memory_limit_bytes() / 8) as usize,
+            checkpoint_log_bytes: config.settings.checkpoint_log_size_bytes(),
+            commit_delay: config.settings.commit_delay(),
             ..Options::default()
         };
-        let engine =
-            Engine::open(disk, options, engine_views, fatal).map_err(|e| e.into_sql(planner::plan_error))?;
+        let engine = Engine::open(Arc::clone(&disk), options, engine_views, fatal)
+            .map_err(|e| e.into_sql(planner::plan_error))?;
+        let memory = Arc::new(GreedyMemoryPool::new((config.settings.memory_limit_bytes() / 4) as usize));
         let server = Server {
             config,
             catalog,
             engine: Arc::new(engine),
             reading,
             defining,
-            verifier,
+            sessions: Arc::default(),
+            memory,
+            disk,
+            verifier: RwLock::new(Arc::new(verifier)),
             mock_secret,
-            next_process_id: AtomicU32::new(1),
-            running: Mutex::default(),
             shutdown,
         };
         Ok((Arc::new(server), shown))
     }
 
-    /// Binds the address; the caller learns the port when it asked for port 0.
-    pub async fn bind(&self) -> Result<TcpListener> {
-        let listen = self.config.listen;
-        TcpListener::bind(listen).await.map_err(|e| io_error(&format!("could not listen on {listen}"), e))
+    /// Listens on TCP addresses and, with the port of the first one, on Unix sockets.
+    pub async fn listen(&self, addresses: &[SocketAddr]) -> Result<Vec<Listener>> {
+        let mut listeners = Vec::new();
+        for address in addresses {
+            listeners.push(Listener::tcp(*address).await?);
+        }
+        let port = match listeners.first().and_then(Listener::address) {
+            Some(address) => address.port(),
+            None => self.config.settings.port(),
+        };
+        for directory in self.config.settings.unix_socket_directories() {
+            listeners.push(Listener::unix(&self.config.data_dir.join(directory), port)?);
+        }
+        Ok(listeners)
     }
 
-    /// Serves until [`Server::stop`], then lets the engine write its last checkpoint.
-    pub async fn serve(self: &Arc<Self>, listener: TcpListener) -> Result<()> {
+    /// Serves until [`Server::stop`], then ends the sessions and lets the engine write its last checkpoint.
+    pub async fn serve(self: &Arc<Self>, listeners: Vec<Listener>) -> Result<()> {
         let mut stopped = self.shutdown.subscribe();
         let mut sessions = tokio::task::JoinSet::new();
         loop {
             tokio::select! {
-                accepted = listener.accept() => match accepted {
-                    Ok((socket, address)) => {
-                        let peer = if address.ip().is_loopback() { Peer::Loopback } else { Peer::Network };
-                        drop(socket.set_nodelay(true));
-                        sessions.spawn(session::run(Arc::clone(self), Box::new(socket), peer));
+                accepted = accept_any(&listeners) => match accepted {
+                    Ok((socket, peer)) => {
+                        sessions.spawn(session::run(Arc::clone(self), socket, peer));
                     }
-                    Err(error) => tracing::warn!(%error, "could not accept a connection"),
+                    Err(error) => {
+                        tracing::warn!(%error, "could not accept a connection");
+                        // Out of file descriptors, most likely: sessions that end free some.
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
                 },
-                Some(ended) = sessions.join_next(), if !sessions.is_empty() => {
-                    if let Err(error) = ended && error.is_panic() {
-                        tracing::error!(%error, "a session panicked");
-                    }
-                }
+                Some(ended) = sessions.join_next(), if !sessions.is_empty() => note_end(ended),
                 _ = stopped.changed() => break,
             }
+        }
+        drop(listeners);
+        self.sessions.terminate_all();
+        let all = async {
+            while let Some(ended) = sessions.join_next().await {
+                note_end(ended);
+            }
+        };
+        if tokio::time::timeout(SHUTDOWN_PATIENCE, all).await.is_err() {
+            tracing::warn!("some sessions did not end in time");
         }
         sessions.shutdown().await;
         let engine = Arc::clone(&self.engine);
         tokio::task::spawn_blocking(move || engine.shutdown()).await.map_err(|e| io_error("shutdown", e))
+    }
+
+    /// Why the engine has stopped, if an error of the disk made it.
+    pub fn failure(&self) -> Option<String> {
+        self.engine.failure()
     }
 
     pub fn stop(&self) {
@@ -163,35 +198,31 @@ impl Server {
         self.config.trust_loopback
     }
 
-    pub fn verifier(&self) -> &Verifier {
-        &self.verifier
+    pub fn verifier(&self) -> Arc<Verifier> {
+        Arc::clone(&self.verifier.read())
+    }
+
+    /// `ALTER ROLE name PASSWORD 'text'`: a password, or a verifier of one.
+    pub fn set_password(&self, name: &str, password: Option<&str>) -> Result<()> {
+        if name != SUPERUSER {
+            let message = format!("role \"{name}\" does not exist");
+            return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message)
+                .with_hint("There is one user, \"postgres\"."));
+        }
+        let Some(password) = password.filter(|password| !password.is_empty()) else {
+            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "the superuser needs a password"));
+        };
+        let verifier = match password.strip_prefix(MECHANISM).is_some_and(|rest| rest.starts_with('$')) {
+            true => password.parse()?,
+            false => Verifier::new(password, &mut rand::rng()),
+        };
+        store_verifier(self.disk.as_ref(), &verifier)?;
+        *self.verifier.write() = Arc::new(verifier);
+        Ok(())
     }
 
     pub fn mock_secret(&self) -> &[u8] {
         &self.mock_secret
-    }
-
-    /// A process id and secret for a session, and what tells it to cancel.
-    pub fn register(&self) -> (u32, Vec<u8>, Arc<Notify>) {
-        let id = self.next_process_id.fetch_add(1, Ordering::Relaxed);
-        let mut secret = vec![0; 4];
-        rand::rng().fill_bytes(&mut secret);
-        let cancel = Arc::new(Notify::new());
-        self.running.lock().insert(id, (secret.clone(), Arc::clone(&cancel)));
-        (id, secret, cancel)
-    }
-
-    pub fn unregister(&self, id: u32) {
-        self.running.lock().remove(&id);
-    }
-
-    /// Cancels what a session runs, if the secret is its own.
-    pub fn cancel(&self, id: u32, secret: &[u8]) {
-        if let Some((own, cancel)) = self.running.lock().get(&id)
-            && own == secret
-        {
-            cancel.notify_waiters();
-        }
     }
 
     pub fn disk_bytes(&self) -> u64 {
@@ -199,15 +230,19 @@ impl Server {
     }
 }
 
+fn note_end(ended: std::result::Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        tracing::error!(%error, "a session panicked");
+    }
+}
+
 fn load_verifier(disk: &dyn Disk, password: Option<&str>) -> Result<(Verifier, Option<String>)> {
     let path = Path::new(PASSWORD_FILE);
-    let store = |verifier: &Verifier| {
-        atomic_write(disk, path, verifier.to_string().as_bytes())
-            .map_err(|e| io_error("could not keep the password", e))
-    };
     if let Some(password) = password {
         let verifier = Verifier::new(password, &mut rand::rng());
-        store(&verifier)?;
+        store_verifier(disk, &verifier)?;
         return Ok((verifier, None));
     }
     match read_file(disk, path) {
@@ -220,11 +255,16 @@ fn load_verifier(disk: &dyn Disk, password: Option<&str>) -> Result<(Verifier, O
         Err(error) if error.is_not_found() => {
             let password = random_password();
             let verifier = Verifier::new(&password, &mut rand::rng());
-            store(&verifier)?;
+            store_verifier(disk, &verifier)?;
             Ok((verifier, Some(password)))
         }
         Err(error) => Err(io_error("could not read the password file", error)),
     }
+}
+
+fn store_verifier(disk: &dyn Disk, verifier: &Verifier) -> Result<()> {
+    atomic_write(disk, Path::new(PASSWORD_FILE), verifier.to_string().as_bytes())
+        .map_err(|e| io_error("could not keep the password", e))
 }
 
 fn random_password() -> String {

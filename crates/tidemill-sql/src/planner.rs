@@ -35,6 +35,9 @@ pub use prepare::{prepare, prepare_expr, prepare_query, prepare_text};
 pub use set_operation::unify_all;
 pub use vars::SessionVars;
 
+/// The schema that a name without one is looked up in: it stands for all schemas of the search path. Nobody can write it.
+pub const UNQUALIFIED: &str = "search path";
+
 /// A builder of session states that plan PostgreSQL's SQL.
 pub fn session_state_builder() -> SessionStateBuilder {
     configure(SessionStateBuilder::new_with_default_features().with_config(session_config()))
@@ -45,7 +48,7 @@ pub fn session_config() -> SessionConfig {
     let mut config = SessionConfig::new().with_target_partitions(1).with_information_schema(false);
     let options = config.options_mut();
     options.catalog.default_catalog = "tidemill".into();
-    options.catalog.default_schema = "public".into();
+    options.catalog.default_schema = UNQUALIFIED.into();
     options.sql_parser.dialect = Dialect::PostgreSQL;
     options.sql_parser.map_string_types_to_utf8view = false;
     options.sql_parser.collect_spans = true;

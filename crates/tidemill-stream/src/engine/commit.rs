@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::engine::fold_group::{Group, fold_group};
 use crate::engine::maintain::Maintainer;
@@ -19,8 +18,8 @@ use crate::view::ViewId;
 
 /// Writes in one commit group at most.
 const GROUP_WRITES_MAX: usize = 4096;
-/// Groups that may wait for the committer while it syncs.
-const GROUPS_AHEAD: usize = 1;
+/// A group of at most this many bytes of events and deltas is folded by the committer.
+const INLINE_BYTES_MAX: usize = 64 << 10;
 /// What was acknowledged without a sync is synced this much later at most.
 const LAZY_SYNC: Duration = Duration::from_millis(10);
 /// How often the committer looks whether states want merging while nothing is written.
@@ -53,17 +52,66 @@ impl Fatal {
     }
 }
 
-/// The writes that wait for the folder.
+/// The writes on their way: those that wait, and the group that the folder has ready for the committer.
+///
+/// A small group is folded by the committer itself, because waking another thread costs more than the folding; a large
+/// one by the folder, while the committer syncs the one before it. Groups are taken in order: nobody takes writes while
+/// an earlier group is being folded or waits for the committer.
 #[derive(Default)]
 pub(super) struct Queue {
     state: Mutex<QueueState>,
-    filled: Condvar,
+    /// For the folder.
+    large: Condvar,
+    /// For the committer.
+    ready: Condvar,
 }
 
 #[derive(Default)]
 struct QueueState {
     writes: Vec<Write>,
+    /// Of the events and deltas in `writes`.
+    bytes: usize,
+    folding: bool,
+    folded: Option<Group>,
     closed: bool,
+}
+
+impl QueueState {
+    fn is_free(&self) -> bool {
+        !self.folding && self.folded.is_none() && !self.writes.is_empty()
+    }
+
+    fn is_for_folder(&self) -> bool {
+        self.is_free() && self.bytes > INLINE_BYTES_MAX
+    }
+
+    fn is_for_committer(&self) -> bool {
+        self.is_free() && self.bytes <= INLINE_BYTES_MAX
+    }
+
+    fn take(&mut self) -> Vec<Write> {
+        let rest = self.writes.split_off(group_end(&self.writes));
+        let writes = std::mem::replace(&mut self.writes, rest);
+        self.bytes = self.writes.iter().map(|w| w.bytes).sum();
+        writes
+    }
+}
+
+/// However the committer ends, with a panic too.
+struct Abandon<'a>(&'a Queue);
+
+impl Drop for Abandon<'_> {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}
+
+/// What the committer does next.
+enum Next {
+    Fold(Vec<Write>),
+    Commit(Group),
+    Idle,
+    Closed,
 }
 
 impl Queue {
@@ -73,32 +121,92 @@ impl Queue {
         if state.closed {
             return Err(Box::new(write));
         }
-        let was_empty = state.writes.is_empty();
+        let was_for_committer = state.is_for_committer();
+        state.bytes += write.bytes;
         state.writes.push(write);
+        let (for_folder, for_committer) = (state.is_for_folder(), state.is_for_committer());
         drop(state);
-        if was_empty {
-            self.filled.notify_one();
+        if for_folder {
+            self.large.notify_one();
+        } else if for_committer && !was_for_committer {
+            self.ready.notify_one();
         }
         Ok(())
     }
 
-    pub(super) fn close(&self) {
-        self.state.lock().closed = true;
-        self.filled.notify_all();
+    /// The committer is gone: nobody is to wait for it any more.
+    fn abandon(&self) {
+        let mut state = self.state.lock();
+        let (writes, folded) = (std::mem::take(&mut state.writes), state.folded.take());
+        state.bytes = 0;
+        drop(state);
+        self.close();
+        drop((writes, folded));
     }
 
-    /// Waits for writes; `None` once the queue is closed and empty.
-    fn take(&self) -> Option<Vec<Write>> {
+    pub(super) fn close(&self) {
+        self.state.lock().closed = true;
+        self.large.notify_all();
+        self.ready.notify_all();
+    }
+
+    /// The folder waits for a large group; `None` once the queue is closed.
+    fn take_large(&self) -> Option<Vec<Write>> {
         let mut state = self.state.lock();
-        while state.writes.is_empty() {
-            if state.closed {
+        while !state.is_for_folder() {
+            if state.closed && state.writes.is_empty() {
                 return None;
             }
-            self.filled.wait(&mut state);
+            self.large.wait(&mut state);
         }
-        let count = group_end(&state.writes);
-        let rest = state.writes.split_off(count);
-        Some(std::mem::replace(&mut state.writes, rest))
+        state.folding = true;
+        Some(state.take())
+    }
+
+    fn put_folded(&self, group: Group) {
+        let mut state = self.state.lock();
+        state.folding = false;
+        state.folded = Some(group);
+        drop(state);
+        self.ready.notify_one();
+    }
+
+    /// The committer waits for something to do, at most for `patience`.
+    fn next(&self, patience: Duration, delay: Duration) -> Next {
+        let mut state = self.state.lock();
+        let mut gathered = false;
+        loop {
+            if let Some(group) = state.folded.take() {
+                if state.is_for_folder() {
+                    self.large.notify_one();
+                }
+                return Next::Commit(group);
+            }
+            if state.is_for_committer() {
+                if !gathered {
+                    gathered = true;
+                    MutexGuard::unlocked(&mut state, || gather(delay));
+                    continue;
+                }
+                return Next::Fold(state.take());
+            }
+            if state.closed && !state.folding && state.writes.is_empty() {
+                self.large.notify_all();
+                return Next::Closed;
+            }
+            if self.ready.wait_for(&mut state, patience).timed_out() {
+                return Next::Idle;
+            }
+        }
+    }
+}
+
+/// Lets the group grow. Without a delay sessions that are about to write run first, if there are any, and nobody waits.
+fn gather(delay: Duration) {
+    if delay.is_zero() {
+        std::thread::yield_now();
+    } else {
+        std::thread::sleep(delay);
     }
 }
 
@@ -112,14 +220,13 @@ fn group_end(writes: &[Write]) -> usize {
 }
 
 pub(super) fn start(shared: &Arc<Shared>, log: Log, recovered: Recovered) -> Result<Vec<JoinHandle<()>>> {
-    let (sender, receiver) = sync_channel::<Group>(GROUPS_AHEAD);
     let folder = {
         let shared = Arc::clone(shared);
-        spawn("folder", move || fold_forever(&shared, &sender))?
+        spawn("folder", move || fold_forever(&shared))?
     };
     let committer = {
         let mut committer = Committer::new(Arc::clone(shared), log);
-        spawn("committer", move || committer.run(&receiver))?
+        spawn("committer", move || committer.run())?
     };
     let maintainer = {
         let mut maintainer = Maintainer::new(Arc::clone(shared), recovered.cache, recovered.next_run);
@@ -132,12 +239,9 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
     std::thread::Builder::new().name(name.into()).spawn(body).map_err(|e| Error::Stopped(e.to_string()))
 }
 
-fn fold_forever(shared: &Shared, groups: &SyncSender<Group>) {
-    while let Some(writes) = shared.queue.take() {
-        let group = fold_group(shared, writes);
-        if groups.send(group).is_err() {
-            return;
-        }
+fn fold_forever(shared: &Shared) {
+    while let Some(writes) = shared.queue.take_large() {
+        shared.queue.put_folded(fold_group(shared, writes));
     }
 }
 
@@ -156,13 +260,16 @@ impl Committer {
         Self { shared, log, since_checkpoint, unsynced: false, payload: Vec::new() }
     }
 
-    fn run(&mut self, groups: &Receiver<Group>) {
+    fn run(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let _abandon = Abandon(&shared.queue);
         loop {
-            let wait = if self.unsynced { LAZY_SYNC } else { IDLE };
-            match groups.recv_timeout(wait) {
-                Ok(group) => self.commit(group),
-                Err(RecvTimeoutError::Timeout) => self.idle(),
-                Err(RecvTimeoutError::Disconnected) => break,
+            let patience = if self.unsynced { LAZY_SYNC } else { IDLE };
+            match shared.queue.next(patience, shared.options.commit_delay) {
+                Next::Fold(writes) => self.commit(fold_group(&shared, writes)),
+                Next::Commit(group) => self.commit(group),
+                Next::Idle => self.idle(),
+                Next::Closed => break,
             }
             self.checkpoint_if_due();
         }

@@ -1,0 +1,92 @@
+"""Tables for people and the same figures for programs."""
+
+import dataclasses
+import statistics
+
+
+def heading(about):
+    lines = [
+        f"Tidemill {about['commit']} beside {about['postgres']}",
+        f"{about['cpu']}, {about['cores']} cores, Linux {about['kernel']}; load at the start {about['load']:.1f}",
+        f"Rates are medians of {about['repeats']}, with the slowest and the fastest. CPU of the client and of everything",
+        "else on the machine is in cores: when they are large the figures are theirs.",
+    ]
+    return "\n".join(lines)
+
+
+def rate(case, samples):
+    """A table of the contenders, and what has become of the case's goals."""
+    medians = {name: statistics.median(s.rows_per_s for s in taken) for name, taken in samples.items()}
+    against = case.goal.against
+    head = f"{'':28}{'rows/s':>11}{'slowest':>11}{'fastest':>11}{'rows/CPU s':>12}{'CPU µs/row':>12}{'client':>8}{'else':>6}{'ratio':>8}"
+    lines = ["", f"{case.name}: {case.about}", head]
+    for name, taken in samples.items():
+        rates = [s.rows_per_s for s in taken]
+        per_cpu = _per_cpu(taken)
+        cores = [statistics.median(getattr(s, part) / s.seconds for s in taken) for part in ["client_cpu_s", "other_cpu_s"]]
+        lines.append(
+            f"{name:28}{_count(medians[name]):>11}{_count(min(rates)):>11}{_count(max(rates)):>11}{_count(per_cpu):>12}"
+            f"{1e6 / per_cpu:>12.3f}{cores[0]:>8.2f}{cores[1]:>6.2f}{medians[name] / medians[against]:>8.2f}"
+        )
+    goals = _goals(case.goal, samples, medians)
+    lines += [f"  {_verdict(goal)} {goal['goal']}: {goal['reached']}" for goal in goals]
+    return {
+        "case": case.name,
+        "about": case.about,
+        "samples": {name: [dataclasses.asdict(s) for s in taken] for name, taken in samples.items()},
+        "goals": goals,
+        "text": "\n".join(lines),
+    }
+
+
+def _goals(goal, samples, medians):
+    ours, theirs = "Tidemill, sync_commit", goal.against
+    ratio = medians[ours] / medians[theirs]
+    goals = [_goal(f"at least {goal.rate:g} times {theirs}", f"{ratio:.2f}", ratio >= goal.rate)]
+    if goal.rows_per_cpu_s:
+        per_cpu = _per_cpu(samples[ours])
+        text = f"at least {_count(goal.rows_per_cpu_s)} rows a second of the server's CPU"
+        goals.append(_goal(text, _count(per_cpu), per_cpu >= goal.rows_per_cpu_s))
+    if goal.cpu_per_row:
+        part = _per_cpu(samples[theirs]) / _per_cpu(samples[ours])
+        text = f"at most {goal.cpu_per_row:g} of the CPU a row of {theirs}"
+        goals.append(_goal(text, f"{part:.2f}", part <= goal.cpu_per_row))
+    return goals
+
+
+def figure(case, figures):
+    lines, goals = ["", f"{case.name}: {case.about}"], []
+    for it in figures:
+        median = statistics.median(it.values)
+        spread = f"  ({min(it.values):.2f} … {max(it.values):.2f})" if len(it.values) > 1 else ""
+        lines.append(f"  {it.name:48}{median:>10.2f} {it.unit}{spread}")
+        if it.goal is not None:
+            reached = max(it.values)
+            goals.append(_goal(f"{it.name} at most {it.goal:g} {it.unit}", f"{reached:.2f}", reached <= it.goal))
+    lines += [f"  {_verdict(goal)} {goal['goal']}: {goal['reached']}" for goal in goals]
+    return {
+        "case": case.name,
+        "about": case.about,
+        "figures": [dataclasses.asdict(it) for it in figures],
+        "goals": goals,
+        "text": "\n".join(lines),
+    }
+
+
+def _goal(goal, reached, met):
+    return {"goal": goal, "reached": reached, "met": met}
+
+
+def _verdict(goal):
+    return "met:   " if goal["met"] else "MISSED:"
+
+
+def _per_cpu(samples):
+    return statistics.median(s.rows_per_cpu_s for s in samples)
+
+
+def _count(number):
+    for unit, name in [(1e6, " M"), (1e3, " k")]:
+        if number >= unit:
+            return f"{number / unit:.2f}{name}"
+    return f"{number:.0f}"
