@@ -1,8 +1,10 @@
 //! The product through the wire: a real server process, real clients.
 
 mod client;
+mod clients;
 mod crash;
 mod postgres;
+mod psql;
 mod seed;
 mod server;
 mod slt;
