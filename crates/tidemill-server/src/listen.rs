@@ -55,7 +55,8 @@ impl Listener {
         let path = directory.join(format!(".s.PGSQL.{port}"));
         let shown = path.display().to_string();
         if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
-            let message = format!("the path of the socket \"{shown}\" is longer than {SOCKET_PATH_BYTES_MAX} bytes");
+            let message =
+                format!("the path of the socket \"{shown}\" is longer than {SOCKET_PATH_BYTES_MAX} bytes");
             return Err(SqlError::new(SqlState::IO_ERROR, message)
                 .with_hint("Set \"unix_socket_directories\" to a shorter path, or to nothing."));
         }

@@ -53,9 +53,7 @@ impl MemoryPool for QueryMemory {
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
         self.own.try_grow(reservation, additional)?;
-        self.all
-            .try_grow(reservation, additional)
-            .inspect_err(|_| self.own.shrink(reservation, additional))
+        self.all.try_grow(reservation, additional).inspect_err(|_| self.own.shrink(reservation, additional))
     }
 
     fn reserved(&self) -> usize {

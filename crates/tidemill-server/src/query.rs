@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::execution::session_state::SessionState;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use sqlparser::ast;
 use tidemill_sql::planner::{self, SessionVars, plan_error};
@@ -76,6 +76,7 @@ pub async fn run(
     let pool = QueryMemory::new(Arc::clone(&server.memory), memory_limit_bytes);
     let runtime = RuntimeEnvBuilder::from_runtime_env(state.runtime_env()).with_memory_pool(Arc::new(pool));
     let context = TaskContext::from(&state).with_runtime(runtime.build_arc().map_err(plan_error)?);
-    let stream = datafusion::physical_plan::execute_stream(physical, Arc::new(context)).map_err(plan_error)?;
+    let stream =
+        datafusion::physical_plan::execute_stream(physical, Arc::new(context)).map_err(plan_error)?;
     Ok(Running { schema: stream.schema(), stream })
 }

@@ -110,8 +110,8 @@ impl Server {
             commit_delay: config.settings.commit_delay(),
             ..Options::default()
         };
-        let engine =
-            Engine::open(Arc::clone(&disk), options, engine_views, fatal).map_err(|e| e.into_sql(planner::plan_error))?;
+        let engine = Engine::open(Arc::clone(&disk), options, engine_views, fatal)
+            .map_err(|e| e.into_sql(planner::plan_error))?;
         let memory = Arc::new(GreedyMemoryPool::new((config.settings.memory_limit_bytes() / 4) as usize));
         let server = Server {
             config,

@@ -173,9 +173,9 @@ async fn addresses(settings: &Settings, listen: &[String]) -> Result<Vec<SocketA
     }
     let mut found = Vec::new();
     for text in wanted {
-        let all = tokio::net::lookup_host(&text)
-            .await
-            .map_err(|e| format!("\"{text}\" is not an address to listen on: {e} (for example 127.0.0.1:7432)"))?;
+        let all = tokio::net::lookup_host(&text).await.map_err(|e| {
+            format!("\"{text}\" is not an address to listen on: {e} (for example 127.0.0.1:7432)")
+        })?;
         found.extend(all);
     }
     Ok(found)

@@ -60,8 +60,9 @@ fn check_memory(bytes: usize, bytes_max: usize) -> Result<()> {
         return Ok(());
     }
     let message = format!("the rows of a cursor exceed the limit of {bytes_max} bytes");
-    Err(SqlError::new(SqlState::OUT_OF_MEMORY, message)
-        .with_hint("Fetch fewer rows at a time, declare the cursor NO SCROLL, or raise \"query_memory_limit\"."))
+    Err(SqlError::new(SqlState::OUT_OF_MEMORY, message).with_hint(
+        "Fetch fewer rows at a time, declare the cursor NO SCROLL, or raise \"query_memory_limit\".",
+    ))
 }
 
 fn only_forward() -> SqlError {
@@ -338,10 +339,7 @@ mod tests {
             RecordBatch::try_new(Arc::clone(&schema), vec![column]).unwrap()
         });
         let batches = batches.collect();
-        Cursor::new(
-            Rows::of_batches(schema, batches, Tag::Counted("SELECT")),
-            scroll.then_some(1 << 20),
-        )
+        Cursor::new(Rows::of_batches(schema, batches, Tag::Counted("SELECT")), scroll.then_some(1 << 20))
     }
 
     async fn fetch(cursor: &mut Cursor, direction: FetchDirection) -> Result<Vec<i32>, String> {

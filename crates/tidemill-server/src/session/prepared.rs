@@ -168,7 +168,12 @@ impl Session {
     }
 
     /// `PREPARE name (types) AS statement`.
-    pub(super) async fn prepare_sql(&mut self, name: &str, types: &[Type], parsed: Parsed) -> Result<Outcome> {
+    pub(super) async fn prepare_sql(
+        &mut self,
+        name: &str,
+        types: &[Type],
+        parsed: Parsed,
+    ) -> Result<Outcome> {
         self.check_new_statement(name)?;
         let given: Vec<_> = types.iter().copied().map(Some).collect();
         let prepared = self.prepare_parsed(parsed, &given, true).await?;
@@ -186,11 +191,8 @@ impl Session {
         let prepared = Arc::clone(attempt!(self.find_prepared(name)));
         if expressions.len() != prepared.parameters.len() {
             let message = format!("wrong number of parameters for prepared statement \"{name}\"");
-            let detail = format!(
-                "Expected {} parameters but got {}.",
-                prepared.parameters.len(),
-                expressions.len()
-            );
+            let detail =
+                format!("Expected {} parameters but got {}.", prepared.parameters.len(), expressions.len());
             return Ok(Err(SqlError::syntax(message).with_detail(detail)));
         }
         let arguments = attempt!(self.arguments(expressions, &prepared.parameters).await);
@@ -208,7 +210,8 @@ impl Session {
         if let Some(all) = expressions.iter().map(literal).collect::<Option<Arguments>>() {
             return Ok(all);
         }
-        let casts = expressions.iter().zip(types).map(|(expr, ty)| format!("CAST(({expr}) AS {})", ty.display()));
+        let casts =
+            expressions.iter().zip(types).map(|(expr, ty)| format!("CAST(({expr}) AS {})", ty.display()));
         let text = format!("SELECT {}", casts.collect::<Vec<_>>().join(", "));
         let statement = ast::Statement::Query(parse::parse_query(&text)?);
         let mut running = self.run_query(&statement, &text, vec![]).await?;
@@ -267,7 +270,9 @@ impl Session {
         let Some(parsed) = old.parsed.clone() else { return Ok(Arc::clone(old)) };
         let given: Vec<_> = old.parameters.iter().copied().map(Some).collect();
         let mut new = self.prepare_parsed(parsed, &given, old.from_sql).await?;
-        let shape = |p: &Prepared| p.schema().map(|s| s.fields().iter().map(|f| f.data_type().clone()).collect::<Vec<_>>());
+        let shape = |p: &Prepared| {
+            p.schema().map(|s| s.fields().iter().map(|f| f.data_type().clone()).collect::<Vec<_>>())
+        };
         if shape(&new) != shape(old) {
             return Err(SqlError::unsupported("cached plan must not change result type"));
         }

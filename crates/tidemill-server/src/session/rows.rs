@@ -86,9 +86,7 @@ impl Rows {
 }
 
 pub(super) fn text_schema(names: &[&str]) -> SchemaRef {
-    Arc::new(Schema::new(
-        names.iter().map(|n| Field::new(*n, DataType::Utf8, false)).collect::<Vec<_>>(),
-    ))
+    Arc::new(Schema::new(names.iter().map(|n| Field::new(*n, DataType::Utf8, false)).collect::<Vec<_>>()))
 }
 
 fn format_of(formats: &[i16], column: usize) -> i16 {

@@ -119,7 +119,10 @@ impl Session {
     }
 
     /// BEGIN, COMMIT and the like; the answer is the tag.
-    pub(super) async fn transaction_command(&mut self, statement: Statement) -> Result<(String, Vec<Notice>)> {
+    pub(super) async fn transaction_command(
+        &mut self,
+        statement: Statement,
+    ) -> Result<(String, Vec<Notice>)> {
         let mut notices = Vec::new();
         let tag = match statement {
             Statement::Begin { start, modes } => {

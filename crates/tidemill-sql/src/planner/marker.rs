@@ -78,17 +78,15 @@ pub fn literal_at(number: &str, ty: Type, span: Span) -> ast::Expr {
 /// The number of a literal marker.
 pub fn as_literal(expr: &ast::Expr) -> Option<(&str, Type)> {
     match expr {
-        ast::Expr::BinaryOp { left, op, right } if is(op, LITERAL) => {
-            match (&**left, &**right) {
-                (ast::Expr::Value(number), ast::Expr::Value(ty)) => match (&number.value, &ty.value) {
-                    (ast::Value::SingleQuotedString(number), ast::Value::SingleQuotedString(ty)) => {
-                        Some((number, decode(ty)?))
-                    }
-                    _ => None,
-                },
+        ast::Expr::BinaryOp { left, op, right } if is(op, LITERAL) => match (&**left, &**right) {
+            (ast::Expr::Value(number), ast::Expr::Value(ty)) => match (&number.value, &ty.value) {
+                (ast::Value::SingleQuotedString(number), ast::Value::SingleQuotedString(ty)) => {
+                    Some((number, decode(ty)?))
+                }
                 _ => None,
-            }
-        }
+            },
+            _ => None,
+        },
         _ => None,
     }
 }

@@ -47,8 +47,7 @@ pub fn annotate(expr: &mut Expr, at: usize) {
     if name.contains(SEPARATOR) {
         return;
     }
-    let operands: Vec<(usize, usize)> =
-        operands(left).chain(operands(right)).map(extent).collect();
+    let operands: Vec<(usize, usize)> = operands(left).chain(operands(right)).map(extent).collect();
     let known = || operands.iter().filter(|(start, _)| *start > 0);
     let start = known().map(|(start, _)| *start).chain((at > 0).then_some(at)).min().unwrap_or(0);
     let end = known().map(|(_, end)| *end).max().unwrap_or(0).max(at);

@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::SessionState;
+use sqlparser::ast::Spanned;
 use sqlparser::ast::{
     self, AccessExpr, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Query, Select,
     SetExpr, Statement, Subscript, TableFactor, TrimWhereField, UnaryOperator, Value, VisitMut, VisitorMut,
 };
-use sqlparser::ast::Spanned;
 use sqlparser::tokenizer::Span;
 
 use super::place::{self, Text};
@@ -177,7 +177,9 @@ fn kind(expr: &Expr) -> String {
             Value::Placeholder(_) => expr.to_string(),
             _ => "unknown".into(),
         },
-        Expr::BinaryOp { op, right, .. } if marker::is(op, marker::LITERAL) || marker::is(op, marker::CAST) => {
+        Expr::BinaryOp { op, right, .. }
+            if marker::is(op, marker::LITERAL) || marker::is(op, marker::CAST) =>
+        {
             right.to_string()
         }
         other => other.to_string(),
@@ -220,7 +222,9 @@ impl Rewriter<'_> {
             | Expr::Between { expr, low: right, .. }
             | Expr::IsDistinctFrom(expr, right)
             | Expr::IsNotDistinctFrom(expr, right) => text.operator("word", expr, right),
-            Expr::InList { expr, list, .. } => list.first().map_or(0, |first| text.operator("word", expr, first)),
+            Expr::InList { expr, list, .. } => {
+                list.first().map_or(0, |first| text.operator("word", expr, first))
+            }
             Expr::UnaryOp { op, expr } => text.before(&op.to_string(), expr),
             Expr::Cast { kind: ast::CastKind::DoubleColon, expr, .. } => text.cast(expr),
             Expr::Cast { expr, .. } => text.before("cast", expr),

@@ -2,7 +2,10 @@
 
 mod client;
 mod crash;
+mod cursor;
 mod postgres;
 mod seed;
 mod server;
+mod session;
 mod slt;
+mod transaction;

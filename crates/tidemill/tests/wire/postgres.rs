@@ -50,7 +50,10 @@ impl Postgres {
         while Command::new("pg_isready")
             .args(["-q", "-h", "127.0.0.1", "-p", &self.port.to_string()])
             .status()
-            .map_or_else(|_| TcpStream::connect(("127.0.0.1", self.port)).is_err(), |status| !status.success())
+            .map_or_else(
+                |_| TcpStream::connect(("127.0.0.1", self.port)).is_err(),
+                |status| !status.success(),
+            )
         {
             assert_eq!(self.process.try_wait().unwrap(), None, "PostgreSQL ended before it was ready");
             assert!(Instant::now() < deadline, "PostgreSQL did not start in {START_MAX:?}");

@@ -78,7 +78,8 @@ impl Record {
         let shown = shown(answer, self.sorted());
         // `query error message` on one line, as sqllogictest has it.
         if let Some(message) = self.head.strip_prefix("query error ") {
-            let found = answer.error.as_ref().is_some_and(|e| e.get('M').contains(&message.replace('\\', "")));
+            let found =
+                answer.error.as_ref().is_some_and(|e| e.get('M').contains(&message.replace('\\', "")));
             return (!found).then(|| format!("{shown}\n  wanted an error: {message}"));
         }
         if shown != self.expected {
