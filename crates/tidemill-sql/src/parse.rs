@@ -8,6 +8,7 @@ mod cursor;
 mod position;
 mod session;
 mod stream;
+mod token;
 
 use sqlparser::ast;
 use sqlparser::dialect::PostgreSqlDialect;
@@ -54,7 +55,8 @@ pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
         };
         let part = &part[first..=last];
         let start = positions.char_at(part[0].span.start);
-        let parsed = StatementParser::new(&positions, part).parse().map_err(|e| e.moved_by(start))?;
+        let part = token::scanned(part, &positions)?;
+        let parsed = StatementParser::new(&positions, &part).parse().map_err(|e| e.moved_by(start))?;
         statements.push(Parsed { offset: start, ..parsed });
     }
     Ok(statements)

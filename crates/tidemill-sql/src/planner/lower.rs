@@ -43,7 +43,13 @@ struct Scope<'a> {
 
 /// The position of an error about names and types, unless it has one; an error of a value's calculation has none.
 fn locate(error: SqlError, at: usize) -> SqlError {
-    let about_types = error.state.0.starts_with("42") || error.state == SqlState::FEATURE_NOT_SUPPORTED;
+    // A name that is not found stands elsewhere.
+    let about_name = matches!(
+        error.state,
+        SqlState::UNDEFINED_COLUMN | SqlState::AMBIGUOUS_COLUMN | SqlState::UNDEFINED_TABLE
+    );
+    let about_types =
+        error.state.0.starts_with("42") && !about_name && !error.message.contains("polymorphic type");
     if at > 0 && about_types && error.position.is_none() { error.with_position(at) } else { error }
 }
 
@@ -121,9 +127,13 @@ impl Scope<'_> {
     fn call(&self, name: &str, args: Vec<Expr>) -> Result<Expr> {
         let types = self.types_of(&args)?;
         match name {
-            "coalesce" | "greatest" | "least" => return self.alternatives(name, args, &types),
+            "coalesce" | "greatest" | "least" if !args.is_empty() => {
+                return self.alternatives(name, args, &types);
+            }
             "nullif" if args.len() == 2 => return self.nullif(args),
-            "pg_typeof" if args.len() == 1 => return function::system::type_name(&resolve::names(&types)[0]),
+            "pg_typeof" if matches!(&args[..], [Expr::Literal(..)]) => {
+                return function::system::type_name(&resolve::names(&types)[0]);
+            }
             _ => {}
         }
         // `text(x)`, `int4(x)`: a type's name is a cast when nothing else has that name.
@@ -157,6 +167,7 @@ impl Scope<'_> {
         let args = self.cast_all(args, types, &vec![target; types.len()])?;
         match name {
             "coalesce" => Ok(datafusion::functions::core::expr_fn::coalesce(args)),
+            _ if target.array => Err(SqlError::unsupported(format!("{shown} of arrays is not supported"))),
             _ => {
                 let (overload, _) = resolve::function(name, registry().function(name), &[Some(target)])?;
                 function::call(overload, args)

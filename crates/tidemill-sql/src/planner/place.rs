@@ -149,6 +149,14 @@ impl<'a> Text<'a> {
 
     /// The `::` behind an operand.
     pub fn cast(&self, operand: &Expr) -> usize {
+        if let Expr::BinaryOp { op: BinaryOperator::Custom(name), .. } = operand
+            && let (marker::CAST, Places { at: 1.., .. }) = split(name)
+        {
+            // Behind the type of the cast that is the operand.
+            let from = split(name).1.at + 2;
+            let region = self.slice(from, usize::MAX);
+            return region.find("::").map_or(0, |at| from + region[..at].chars().count());
+        }
         match extent(operand).1 {
             0 => 0,
             end => {

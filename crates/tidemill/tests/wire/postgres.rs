@@ -29,7 +29,7 @@ impl Postgres {
             // PostgreSQL does not run as root.
             run(Command::new("chown").args(["-R", "postgres"]).arg(dir.path()));
         }
-        let initdb = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "-N", "-D"];
+        let initdb = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "-N", "-D"];
         run(as_user(is_root, &bin.join("initdb")).args(initdb).arg(&data));
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let process = as_user(is_root, &bin.join("postgres"))
