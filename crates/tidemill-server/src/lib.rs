@@ -1,5 +1,6 @@
 //! Sessions, the PostgreSQL wire protocol, catalog, settings and system tables.
 
+mod activity;
 pub mod catalog;
 pub mod copy;
 mod define;

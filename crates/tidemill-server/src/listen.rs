@@ -24,6 +24,16 @@ pub enum Listener {
     Unix(UnixListener, SocketFile),
 }
 
+/// Both ends of a connection; a Unix socket has no addresses.
+#[derive(Debug, Clone, Copy)]
+pub struct Connection {
+    pub peer: Peer,
+    pub client: Option<SocketAddr>,
+    pub server: Option<SocketAddr>,
+}
+
+type Accepted = (Box<dyn Socket>, Connection);
+
 /// The file of a socket, removed when the listener goes.
 #[derive(Debug)]
 pub struct SocketFile(PathBuf);
@@ -79,19 +89,20 @@ impl Listener {
         }
     }
 
-    fn poll_accept(&self, context: &mut Context<'_>) -> Poll<std::io::Result<(Box<dyn Socket>, Peer)>> {
+    fn poll_accept(&self, context: &mut Context<'_>) -> Poll<std::io::Result<Accepted>> {
         match self {
             Listener::Tcp(listener) => listener.poll_accept(context).map_ok(|(socket, address)| {
                 let peer = if address.ip().is_loopback() { Peer::Loopback } else { Peer::Network };
                 if let Err(error) = socket.set_nodelay(true) {
                     tracing::debug!(%error, "answers may be delayed");
                 }
-                (Box::new(socket) as Box<dyn Socket>, peer)
+                let connection = Connection { peer, client: Some(address), server: socket.local_addr().ok() };
+                (Box::new(socket) as Box<dyn Socket>, connection)
             }),
             Listener::Unix(listener, _) => listener.poll_accept(context).map(|accepted| {
                 let (socket, _) = accepted?;
                 let peer = Peer::Unix { uid: socket.peer_cred()?.uid() };
-                Ok((Box::new(socket) as Box<dyn Socket>, peer))
+                Ok((Box::new(socket) as Box<dyn Socket>, Connection { peer, client: None, server: None }))
             }),
         }
     }
@@ -102,7 +113,7 @@ fn failed(place: &str, error: &std::io::Error) -> SqlError {
 }
 
 /// The next connection of any of the listeners.
-pub async fn accept_any(listeners: &[Listener]) -> std::io::Result<(Box<dyn Socket>, Peer)> {
+pub async fn accept_any(listeners: &[Listener]) -> std::io::Result<Accepted> {
     poll_fn(|context| {
         for listener in listeners {
             if let Poll::Ready(accepted) = listener.poll_accept(context) {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{Fields, Schema, SchemaRef};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StringArray};
+use arrow::datatypes::{Field, Fields, Schema, SchemaRef};
 use datafusion::common::metadata::{FieldMetadata, ScalarAndMetadata};
 use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
@@ -13,22 +13,26 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
 use sqlparser::ast;
+use tidemill_sql::function::cast;
 use tidemill_sql::planner::{self, SessionVars, plan_error};
-use tidemill_sql::types::Type;
+use tidemill_sql::types::{Scalar, Type, vector_oid};
 use tidemill_sql::{Result, SqlError};
 use tidemill_stream::view::{Snapshot, state_views};
 
 use crate::memory::QueryMemory;
 use crate::server::Server;
+use crate::session::format_of;
 use crate::system::{SessionInfo, Snapshots};
 use crate::tables::{Relations, Streams};
 
 /// A planner for one statement of one session.
-pub fn state_for(server: &Arc<Server>, vars: SessionVars, session: SessionInfo) -> SessionState {
+pub fn state_for(server: &Arc<Server>, mut vars: SessionVars, session: SessionInfo) -> SessionState {
     let mut state = server.reading.clone();
     let path = &session.search_path;
     state.register_catalog_list(Relations::list(Arc::clone(&server.catalog), Streams::Refused, path));
-    state.config_mut().set_extension(Arc::new(Snapshots::new(Arc::clone(server), session)));
+    let snapshots = Arc::new(Snapshots::new(Arc::clone(server), session));
+    vars.objects = Arc::clone(&snapshots) as _;
+    state.config_mut().set_extension(snapshots);
     state.config_mut().options_mut().extensions.insert(vars);
     state.mark_start_execution();
     state
@@ -65,6 +69,8 @@ pub async fn plan_with(
 pub struct Running {
     pub schema: SchemaRef,
     pub stream: SendableRecordBatchStream,
+    /// What its functions have changed in the session is to be taken over at its end.
+    pub snapshots: Option<Arc<Snapshots>>,
 }
 
 /// Executes a plan over one snapshot of all the views it reads: the one given, or one of this moment.
@@ -107,7 +113,8 @@ pub async fn run(
         Ok(RecordBatch::try_new_with_options(Arc::clone(&relabelled), columns, &options)?)
     });
     let stream = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), batches));
-    Ok(Running { schema, stream })
+    let snapshots = state.config().get_extension::<Snapshots>();
+    Ok(Running { schema, stream, snapshots })
 }
 
 /// Parameters with the types that their places have where Arrow does not tell them.
@@ -128,8 +135,58 @@ fn typed(plan: &LogicalPlan, parameters: Vec<ScalarValue>) -> Result<Vec<ScalarA
 /// has may be lost on the way through the optimizer.
 fn named_types(logical: &Fields, physical: &SchemaRef) -> SchemaRef {
     let fields = physical.fields().iter().enumerate().map(|(i, field)| match logical.get(i) {
-        Some(known) => known.as_ref().clone().with_data_type(field.data_type().clone()).with_nullable(true),
+        Some(known) => {
+            let mut metadata = field.metadata().clone();
+            metadata.extend(known.metadata().clone());
+            field.as_ref().clone().with_name(known.name()).with_metadata(metadata).with_nullable(true)
+        }
         None => field.as_ref().clone(),
     });
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// Numbers of objects as text columns of their names, and vectors as theirs, where the client wants text.
+pub fn with_names(
+    schema: &SchemaRef,
+    snapshots: &Arc<Snapshots>,
+    batch: RecordBatch,
+    formats: &[i16],
+) -> Result<RecordBatch> {
+    let shown = |i: usize| {
+        let field = schema.field(i);
+        let ty = Type::of_field(field).ok()?;
+        let special = ty.scalar.is_object_name() || vector_oid(field).is_some();
+        (special && format_of(formats, i) == 0).then_some(ty)
+    };
+    if !(0..batch.num_columns()).any(|i| shown(i).is_some()) {
+        return Ok(batch);
+    }
+    let vars = SessionVars { objects: Arc::clone(snapshots) as _, ..SessionVars::default() };
+    let mut fields = Vec::with_capacity(batch.num_columns());
+    let mut columns = Vec::with_capacity(batch.num_columns());
+    for (i, (column, field)) in batch.columns().iter().zip(schema.fields()).enumerate() {
+        let text = match shown(i) {
+            None => {
+                fields.push(Arc::clone(field));
+                columns.push(Arc::clone(column));
+                continue;
+            }
+            Some(ty) if vector_oid(field).is_some() => vectors(column, ty, &vars)?,
+            Some(ty) => {
+                let text = Type { array: ty.array, ..Type::new(Scalar::Text) };
+                cast::cast(column, ty, text, true, &vars)?
+            }
+        };
+        fields.push(Arc::new(Field::new(field.name(), text.data_type().clone(), true)));
+        columns.push(text);
+    }
+    let schema = Arc::new(Schema::new(fields));
+    RecordBatch::try_new(schema, columns).map_err(|e| SqlError::internal(e.to_string()))
+}
+
+/// `{1,2}` as `1 2`.
+fn vectors(column: &ArrayRef, ty: Type, vars: &SessionVars) -> Result<ArrayRef> {
+    let text = cast::cast(column, ty, Type::new(Scalar::Text), true, vars)?;
+    let spaced = |array: &str| array.trim_matches(['{', '}']).replace(',', " ");
+    Ok(Arc::new(text.as_string::<i32>().iter().map(|array| array.map(spaced)).collect::<StringArray>()))
 }

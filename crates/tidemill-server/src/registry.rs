@@ -1,14 +1,15 @@
 //! The sessions that there are: who is connected, and how to interrupt them.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 use rand::RngCore;
-use tidemill_sql::planner::vars;
 use tidemill_sql::{Result, SqlError, SqlState};
 
+use crate::activity::Activity;
 use crate::session::interrupt::Interrupt;
 
 /// Bytes of a cancel key, as protocol 3.0 has it.
@@ -24,31 +25,26 @@ pub struct Sessions {
 struct Running {
     secret: Vec<u8>,
     interrupt: Arc<Interrupt>,
-    user: String,
-    started_us: i64,
+    activity: Arc<Activity>,
 }
 
 /// A session's place in the registry; it leaves when this is dropped.
 #[derive(Debug)]
 pub struct Entry {
     sessions: Arc<Sessions>,
-    pub process_id: u32,
+    pub activity: Arc<Activity>,
     pub secret: Vec<u8>,
     pub interrupt: Arc<Interrupt>,
 }
 
-/// What others may know about a session.
-#[derive(Debug, Clone)]
-pub struct SessionRow {
-    pub process_id: u32,
-    pub user: String,
-    /// Microseconds since 1970.
-    pub started_us: i64,
-}
-
 impl Sessions {
     /// Adds a session, unless there are `sessions_max` already.
-    pub fn register(self: &Arc<Self>, user: &str, sessions_max: usize) -> Result<Entry> {
+    pub fn register(
+        self: &Arc<Self>,
+        user: &str,
+        client: Option<SocketAddr>,
+        sessions_max: usize,
+    ) -> Result<Entry> {
         let mut secret = vec![0; SECRET_BYTES];
         rand::rng().fill_bytes(&mut secret);
         let mut running = self.running.lock();
@@ -57,15 +53,15 @@ impl Sessions {
         }
         let process_id = self.last_process_id.fetch_add(1, Ordering::Relaxed) + 1;
         let interrupt = Arc::<Interrupt>::default();
+        let activity = Arc::new(Activity::new(process_id, user.to_string(), client));
         let session = Running {
             secret: secret.clone(),
             interrupt: Arc::clone(&interrupt),
-            user: user.to_string(),
-            started_us: vars::now_us(),
+            activity: Arc::clone(&activity),
         };
         running.insert(process_id, session);
         drop(running);
-        Ok(Entry { sessions: Arc::clone(self), process_id, secret, interrupt })
+        Ok(Entry { sessions: Arc::clone(self), activity, secret, interrupt })
     }
 
     /// A cancel request of the protocol: it counts if the secret is the session's.
@@ -96,21 +92,15 @@ impl Sessions {
         self.running.lock().values().for_each(|session| session.interrupt.terminate());
     }
 
-    /// All sessions, by process id.
-    pub fn list(&self) -> Vec<SessionRow> {
-        let running = self.running.lock();
-        let row = |(id, session): (&u32, &Running)| SessionRow {
-            process_id: *id,
-            user: session.user.clone(),
-            started_us: session.started_us,
-        };
-        running.iter().map(row).collect()
+    /// What all sessions are doing, by process id.
+    pub fn activities(&self) -> Vec<Arc<Activity>> {
+        self.running.lock().values().map(|session| Arc::clone(&session.activity)).collect()
     }
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        self.sessions.running.lock().remove(&self.process_id);
+        self.sessions.running.lock().remove(&self.activity.process_id);
     }
 }
 
@@ -121,14 +111,14 @@ mod tests {
     #[test]
     fn sessions_are_counted_and_found() {
         let sessions = Arc::<Sessions>::default();
-        let one = sessions.register("postgres", 2).unwrap();
-        let two = sessions.register("postgres", 2).unwrap();
-        assert_eq!(sessions.register("postgres", 2).unwrap_err().state, SqlState::TOO_MANY_CONNECTIONS);
+        let one = sessions.register("postgres", None, 2).unwrap();
+        let two = sessions.register("postgres", None, 2).unwrap();
+        assert_eq!(sessions.register("postgres", None, 2).unwrap_err().state, SqlState::TOO_MANY_CONNECTIONS);
         drop(one);
-        let three = sessions.register("postgres", 2).unwrap();
-        assert_ne!(two.process_id, three.process_id);
-        assert!(sessions.terminate(two.process_id) && two.interrupt.is_terminated());
+        let three = sessions.register("postgres", None, 2).unwrap();
+        assert_ne!(two.activity.process_id, three.activity.process_id);
+        assert!(sessions.terminate(two.activity.process_id) && two.interrupt.is_terminated());
         assert!(!three.interrupt.is_terminated() && !sessions.terminate(99));
-        assert_eq!(sessions.list().len(), 2);
+        assert_eq!(sessions.activities().len(), 2);
     }
 }

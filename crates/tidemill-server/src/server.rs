@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionState;
 use parking_lot::RwLock;
 use rand::RngCore;
@@ -14,6 +16,7 @@ use tidemill_stream::disk::{Disk, RealDisk, atomic_write, read_file};
 use tidemill_stream::engine::{Engine, Fatal, Options};
 use tokio::sync::watch;
 
+use crate::activity::Activity;
 use crate::catalog::{Catalog, ContinuousView, Relation, Stream};
 use crate::define;
 pub use crate::listen::Listener;
@@ -21,7 +24,7 @@ use crate::listen::accept_any;
 use crate::pg::scram::{MECHANISM, Verifier};
 use crate::registry::Sessions;
 use crate::session;
-use crate::session::auth::SUPERUSER;
+use crate::session::SUPERUSER;
 use crate::settings::Settings;
 use crate::tables;
 
@@ -58,6 +61,8 @@ pub struct Server {
     disk: Arc<dyn Disk>,
     verifier: RwLock<Arc<Verifier>>,
     mock_secret: Vec<u8>,
+    /// Microseconds since 1970.
+    pub started_us: i64,
     shutdown: watch::Sender<bool>,
 }
 
@@ -66,6 +71,7 @@ const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(10);
 /// How long no connections are accepted after that has failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const PASSWORD_FILE: &str = "superuser.scram";
+const SPILL_DIR: &str = "tmp";
 const SECRET_FILE: &str = "mock.secret";
 const CATALOG_FILE: &str = "catalog.redb";
 
@@ -85,7 +91,7 @@ impl Server {
         let mock_secret = load_secret(disk.as_ref())?;
         let (catalog, streams, views) = Catalog::open(&config.data_dir.join(CATALOG_FILE))?;
         let catalog = Arc::new(catalog);
-        let base = planner::session_state_builder().build();
+        let base = planner::session_state_builder().with_runtime_env(spilling(&config.data_dir)?).build();
         let reading = tables::with_catalog(&base, Arc::clone(&catalog), tables::Streams::Refused);
         let defining = tables::with_catalog(&base, Arc::clone(&catalog), tables::Streams::Planned);
         for (oid, object) in streams {
@@ -124,6 +130,7 @@ impl Server {
             disk,
             verifier: RwLock::new(Arc::new(verifier)),
             mock_secret,
+            started_us: planner::vars::now_us(),
             shutdown,
         };
         Ok((Arc::new(server), shown))
@@ -152,8 +159,8 @@ impl Server {
         loop {
             tokio::select! {
                 accepted = accept_any(&listeners) => match accepted {
-                    Ok((socket, peer)) => {
-                        sessions.spawn(session::run(Arc::clone(self), socket, peer));
+                    Ok((socket, connection)) => {
+                        sessions.spawn(session::run(Arc::clone(self), socket, connection));
                     }
                     Err(error) => {
                         tracing::warn!(%error, "could not accept a connection");
@@ -187,6 +194,16 @@ impl Server {
 
     pub fn stop(&self) {
         self.shutdown.send_replace(true);
+    }
+
+    /// What all sessions are doing, by process id.
+    pub fn sessions(&self) -> Vec<Arc<Activity>> {
+        self.sessions.activities()
+    }
+
+    /// `pg_cancel_backend`: the caller may, as there is one user.
+    pub fn cancel_session(&self, id: u32) -> bool {
+        self.sessions.cancel(id)
     }
 
     pub fn uid(&self) -> u32 {
@@ -228,6 +245,24 @@ impl Server {
     pub fn disk_bytes(&self) -> u64 {
         self.engine.disk_bytes() + self.catalog.disk_bytes()
     }
+}
+
+/// What queries put on disk is in a folder of the data directory, and nothing in it outlives the server.
+fn spilling(data_dir: &Path) -> Result<Arc<RuntimeEnv>> {
+    let directory = data_dir.join(SPILL_DIR);
+    match std::fs::remove_dir_all(&directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(io_error("could not clear the folder of temporary files", error));
+        }
+        _ => {}
+    }
+    std::fs::create_dir(&directory)
+        .map_err(|e| io_error("could not make the folder of temporary files", e))?;
+    let mode = DiskManagerMode::Directories(vec![directory]);
+    RuntimeEnvBuilder::new()
+        .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(mode))
+        .build_arc()
+        .map_err(planner::plan_error)
 }
 
 fn note_end(ended: std::result::Result<(), tokio::task::JoinError>) {

@@ -1,6 +1,6 @@
 //! A session: one connection's settings, transaction, statements and portals, and the loop that serves it.
 
-pub mod auth;
+mod auth;
 mod command;
 mod copy;
 mod cursor;
@@ -13,10 +13,15 @@ mod transaction;
 pub mod wire;
 mod write;
 
+pub use auth::SUPERUSER;
+pub(crate) use rows::format_of;
+
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use datafusion::execution::session_state::SessionState;
+use tidemill_sql::objects::NoObjects;
 use tidemill_sql::planner::{SessionVars, vars};
 use tidemill_sql::statement::Parsed;
 use tidemill_sql::text::Context;
@@ -24,14 +29,16 @@ use tidemill_sql::{Result, SqlError, SqlState, parse};
 use tidemill_stream::engine::Level;
 use tokio::time::Instant;
 
+use crate::activity::{Activity, State};
+use crate::listen::Connection;
 use crate::pg::backend::{self, TransactionStatus};
 use crate::pg::frontend::Frontend;
 use crate::pg::wire_error::{Notice, ProtocolError, Recovery, Severity};
 use crate::query;
 use crate::registry::Entry;
-use crate::server::{Peer, Server};
+use crate::server::Server;
 use crate::settings::{InsertLevel, SessionSettings};
-use crate::system::SessionInfo;
+use crate::system::{SessionInfo, Snapshots};
 
 use auth::Opened;
 use execute::Step;
@@ -58,7 +65,11 @@ pub struct Session {
     interrupt: Arc<Interrupt>,
     /// When the statement of the extended protocol that is under way has taken too long.
     deadline: Option<Instant>,
-    process_id: u32,
+    activity: Arc<Activity>,
+    /// Whether the activity says that a statement runs.
+    busy: bool,
+    /// The server's end of the connection.
+    server_address: Option<SocketAddr>,
 }
 
 /// Texts of inserts whose plans a session keeps.
@@ -71,16 +82,17 @@ const STATEMENTS_MAX: usize = 10_000;
 const PORTALS_MAX: usize = 10_000;
 
 /// Serves a connection to its end.
-pub async fn run(server: Arc<Server>, socket: Box<dyn Socket>, peer: Peer) {
+pub async fn run(server: Arc<Server>, socket: Box<dyn Socket>, connection: Connection) {
     let mut wire = Wire::new(socket);
     let limit = server.config.settings.authentication_timeout();
-    let opened = match tokio::time::timeout(limit, auth::open(&server, &mut wire, peer)).await {
+    let opened = match tokio::time::timeout(limit, auth::open(&server, &mut wire, connection.peer)).await {
         Ok(Ok(Opened::Session(request))) => request,
         Ok(Ok(Opened::Cancel)) => return,
         Ok(Err(closed)) => return tracing::debug!(%closed, "a connection was not opened"),
         Err(_) => return tracing::debug!("a connection took too long to authenticate"),
     };
-    let entry = match server.sessions.register(&opened.user, server.config.settings.max_connections()) {
+    let limit = server.config.settings.max_connections();
+    let entry = match server.sessions.register(&opened.user, connection.client, limit) {
         Ok(entry) => entry,
         Err(error) => {
             auth::refuse(&mut wire, ProtocolError::fatal(error)).await;
@@ -89,7 +101,7 @@ pub async fn run(server: Arc<Server>, socket: Box<dyn Socket>, peer: Peer) {
     };
     let mut settings = SessionSettings::new(Arc::clone(&server.config.settings), &opened.user);
     let started = settings.apply_startup(&opened.settings);
-    let mut session = Session::new(&server, settings, opened.user, &entry);
+    let mut session = Session::new(&server, settings, opened.user, &entry, &connection);
     let closed = match started {
         Ok(notices) => {
             session.greet(&mut wire, &entry, notices);
@@ -103,7 +115,13 @@ pub async fn run(server: Arc<Server>, socket: Box<dyn Socket>, peer: Peer) {
 }
 
 impl Session {
-    fn new(server: &Arc<Server>, settings: SessionSettings, user: String, entry: &Entry) -> Self {
+    fn new(
+        server: &Arc<Server>,
+        settings: SessionSettings,
+        user: String,
+        entry: &Entry,
+        connection: &Connection,
+    ) -> Self {
         let entries = std::num::NonZeroUsize::new(INSERT_CACHE_ENTRIES);
         Self {
             server: Arc::clone(server),
@@ -118,7 +136,9 @@ impl Session {
             inserts: lru::LruCache::new(entries.unwrap_or(std::num::NonZeroUsize::MIN)),
             interrupt: Arc::clone(&entry.interrupt),
             deadline: None,
-            process_id: entry.process_id,
+            activity: Arc::clone(&entry.activity),
+            busy: false,
+            server_address: connection.server,
         }
     }
 
@@ -126,7 +146,7 @@ impl Session {
         for (name, value) in self.settings.initial_reports() {
             backend::parameter_status(&mut wire.out, name, &value);
         }
-        backend::backend_key_data(&mut wire.out, entry.process_id, &entry.secret);
+        backend::backend_key_data(&mut wire.out, entry.activity.process_id, &entry.secret);
         self.notices(wire, notices);
         self.ready(wire);
     }
@@ -255,6 +275,7 @@ impl Session {
             interrupt.forget_cancel();
             return Ok(());
         }
+        self.show_busy(text);
         let statements = match parse::parse(text) {
             Ok(statements) => statements,
             Err(error) => {
@@ -328,7 +349,34 @@ impl Session {
         self.fail_transaction();
     }
 
+    /// Lets other sessions see the statement.
+    fn show_busy(&mut self, text: &str) {
+        self.busy = true;
+        let began_us = if self.in_block() { self.began_us } else { vars::now_us() };
+        self.activity.start(text, &self.settings.current().application_name, began_us);
+    }
+
+    fn show_waiting(&mut self) {
+        if std::mem::take(&mut self.busy) {
+            self.activity.wait(match self.transaction {
+                Transaction::None | Transaction::Implicit(_) => State::Idle,
+                Transaction::Open(_) => State::IdleInTransaction,
+                Transaction::Failed(_) => State::IdleInFailedTransaction,
+            });
+        }
+    }
+
+    /// Takes over what a statement changed by `set_config`.
+    fn take_changes(&mut self, wire: &mut Wire, snapshots: &Snapshots) -> Result<()> {
+        for change in snapshots.take_changes() {
+            let notices = self.settings.set_text(&change.name, change.value.as_deref(), change.scope)?;
+            self.notices(wire, notices);
+        }
+        Ok(())
+    }
+
     fn ready(&mut self, wire: &mut Wire) {
+        self.show_waiting();
         for (name, value) in self.settings.take_reports() {
             backend::parameter_status(&mut wire.out, name, &value);
         }
@@ -377,6 +425,7 @@ impl Session {
             user: self.user.clone(),
             database: crate::tables::DATABASE.into(),
             search_path: crate::tables::existing(&self.settings.current().search_path),
+            objects: Arc::new(NoObjects),
         }
     }
 
@@ -384,10 +433,12 @@ impl Session {
     fn planner(&self) -> SessionState {
         let vars = self.vars();
         let info = SessionInfo {
-            process_id: self.process_id,
+            process_id: self.activity.process_id,
             user: self.user.clone(),
             search_path: vars.search_path.clone(),
             settings: self.settings.clone(),
+            server: self.server_address,
+            client: self.activity.client,
         };
         query::state_for(&self.server, vars, info)
     }

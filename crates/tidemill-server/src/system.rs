@@ -6,9 +6,21 @@
 
 mod class;
 mod column;
+mod comment;
+mod database;
 mod datatype;
+mod foreign;
+mod information;
+mod keyword;
+mod language;
+mod listing;
 mod namespace;
+mod objects;
+mod procedure;
+mod role;
 mod rows;
+mod session;
+mod setting;
 mod snapshot;
 mod table;
 
@@ -70,7 +82,7 @@ impl SystemRelation {
         columns: Vec<Column>,
         fill: Option<Fill>,
     ) -> Self {
-        let fields = columns.iter().map(|c| c.ty.field(c.name)).collect::<Vec<_>>();
+        let fields = columns.iter().map(Column::field).collect::<Vec<_>>();
         Self { oid, schema, name, kind, columns, arrow: Arc::new(Schema::new(fields)), fill }
     }
 
@@ -115,11 +127,26 @@ static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
 
 /// What fills PostgreSQL's relations; those without are empty.
 fn fillers() -> HashMap<(&'static str, &'static str), Fill> {
-    [class::FILLERS, datatype::FILLERS, namespace::FILLERS]
-        .into_iter()
-        .flatten()
-        .map(|(schema, name, fill)| ((*schema, *name), *fill))
-        .collect()
+    [
+        class::FILLERS,
+        comment::FILLERS,
+        database::FILLERS,
+        datatype::FILLERS,
+        foreign::FILLERS,
+        information::FILLERS,
+        keyword::FILLERS,
+        language::FILLERS,
+        listing::FILLERS,
+        namespace::FILLERS,
+        procedure::FILLERS,
+        role::FILLERS,
+        session::FILLERS,
+        setting::FILLERS,
+    ]
+    .into_iter()
+    .flatten()
+    .map(|(schema, name, fill)| ((*schema, *name), *fill))
+    .collect()
 }
 
 /// The relations that PostgreSQL does not have, in the order in which they are numbered: add at the end.

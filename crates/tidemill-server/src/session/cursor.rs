@@ -15,6 +15,7 @@ use super::execute::Outcome;
 use super::extended::{Portal, State};
 use super::rows::{Rows, Tag};
 use super::{PORTALS_MAX, Session};
+use crate::system::Snapshots;
 
 /// A place in a result. Rows that were passed are kept only if it may go back.
 pub(super) struct Cursor {
@@ -79,6 +80,14 @@ impl Cursor {
 
     pub(super) fn schema(&self) -> &SchemaRef {
         &self.rows.schema
+    }
+
+    pub(super) fn shown(&self, batch: RecordBatch, formats: &[i16]) -> Result<RecordBatch> {
+        self.rows.shown(batch, formats)
+    }
+
+    pub(super) fn snapshots(&self) -> Option<&Arc<Snapshots>> {
+        self.rows.snapshots.as_ref()
     }
 
     pub(super) fn tag(&self) -> String {
@@ -287,7 +296,8 @@ impl Session {
             Some(declared) if declared.binary => vec![1],
             _ => vec![],
         };
-        let rows = Rows::of_batches(Arc::clone(cursor.schema()), batches, Tag::Counted("FETCH"));
+        let mut rows = Rows::of_batches(Arc::clone(cursor.schema()), batches, Tag::Counted("FETCH"));
+        rows.snapshots = cursor.snapshots().cloned();
         Ok(Outcome::Rows(rows, formats))
     }
 

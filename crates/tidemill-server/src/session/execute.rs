@@ -183,8 +183,12 @@ impl Session {
         attempt!(describe(wire, &rows.schema, formats));
         let context = self.context();
         while let Some(batch) = attempt!(rows.next(usize::MAX).await) {
+            let batch = attempt!(rows.shown(batch, formats));
             attempt!(write_rows(wire, &batch, &context, formats));
             wire.flush_if_full().await?;
+        }
+        if let Some(snapshots) = &rows.snapshots {
+            attempt!(self.take_changes(wire, snapshots));
         }
         Ok(Ok(()))
     }

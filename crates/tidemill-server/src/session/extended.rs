@@ -8,7 +8,7 @@ use tidemill_sql::{Result, SqlError, SqlState};
 
 use super::cursor::{Cursor, Declared};
 use super::execute::{Outcome, Step, attempt};
-use super::prepared::{Arguments, Prepared};
+use super::prepared::{Arguments, Body, Prepared};
 use super::rows::{describe, write_rows};
 use super::wire::Wire;
 use super::{Session, Transaction};
@@ -161,6 +161,9 @@ impl Session {
         let Some(mut portal) = self.portals.remove(name) else { return Ok(Err(no_portal(name))) };
         if let State::Ready = portal.state {
             let Some(prepared) = portal.prepared.clone() else { return Ok(Err(no_portal(name))) };
+            if !matches!(prepared.body, Body::Insert(_)) {
+                self.show_busy(prepared.text());
+            }
             // What follows up to Sync belongs to the same transaction.
             if matches!(self.transaction, Transaction::None) && !wire.next_is_sync() {
                 self.begin_implicit();
@@ -196,10 +199,14 @@ impl Session {
         let context = self.context();
         while room > 0 {
             let Some(batch) = attempt!(cursor.forward(room).await) else {
+                if let Some(snapshots) = cursor.snapshots() {
+                    attempt!(self.take_changes(wire, snapshots));
+                }
                 backend::command_complete(&mut wire.out, &cursor.tag());
                 return Ok(Ok(()));
             };
             room -= batch.num_rows() as u64;
+            let batch = attempt!(cursor.shown(batch, &portal.formats));
             attempt!(write_rows(wire, &batch, &context, &portal.formats));
             wire.flush_if_full().await?;
         }

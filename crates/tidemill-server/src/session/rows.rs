@@ -9,12 +9,13 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
 use tidemill_sql::planner::{display_name, plan_error};
 use tidemill_sql::text::Context;
-use tidemill_sql::types::Type;
+use tidemill_sql::types::{Type, vector_oid};
 use tidemill_sql::{Result, SqlError};
 
 use super::wire::Wire;
 use crate::pg::backend::{self, ColumnDesc, RowWriter};
-use crate::query::Running;
+use crate::query::{Running, with_names};
+use crate::system::Snapshots;
 use crate::value::ValueEncoder;
 
 /// The result of a statement that returns rows, read batch by batch.
@@ -25,6 +26,8 @@ pub(super) struct Rows {
     tag: Tag,
     /// Rows given out so far.
     count: u64,
+    /// The names of what its columns have the numbers of, and what its functions change in the session.
+    pub snapshots: Option<Arc<Snapshots>>,
 }
 
 /// What the client is told at the end.
@@ -37,13 +40,20 @@ pub(super) enum Tag {
 
 impl Rows {
     pub(super) fn of_query(running: Running, tag: Tag) -> Self {
-        Self { schema: running.schema, stream: running.stream, rest: None, tag, count: 0 }
+        Self {
+            schema: running.schema,
+            stream: running.stream,
+            rest: None,
+            tag,
+            count: 0,
+            snapshots: running.snapshots,
+        }
     }
 
     pub(super) fn of_batches(schema: SchemaRef, batches: Vec<RecordBatch>, tag: Tag) -> Self {
         let batches = futures::stream::iter(batches.into_iter().map(Ok));
         let stream = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), batches));
-        Self { schema, stream, rest: None, tag, count: 0 }
+        Self { schema, stream, rest: None, tag, count: 0, snapshots: None }
     }
 
     /// Columns of text.
@@ -77,6 +87,14 @@ impl Rows {
         Ok(Some(batch.slice(0, count)))
     }
 
+    /// The batch as the client wants to see it.
+    pub(super) fn shown(&self, batch: RecordBatch, formats: &[i16]) -> Result<RecordBatch> {
+        match &self.snapshots {
+            Some(snapshots) => with_names(&self.schema, snapshots, batch, formats),
+            None => Ok(batch),
+        }
+    }
+
     pub(super) fn tag(&self) -> String {
         match self.tag {
             Tag::Counted(verb) => format!("{verb} {}", self.count),
@@ -89,7 +107,7 @@ pub(super) fn text_schema(names: &[&str]) -> SchemaRef {
     Arc::new(Schema::new(names.iter().map(|n| Field::new(*n, DataType::Utf8, false)).collect::<Vec<_>>()))
 }
 
-fn format_of(formats: &[i16], column: usize) -> i16 {
+pub(crate) fn format_of(formats: &[i16], column: usize) -> i16 {
     match formats {
         [] => 0,
         [one] => *one,
@@ -103,7 +121,7 @@ pub(super) fn describe(wire: &mut Wire, schema: &SchemaRef, formats: &[i16]) -> 
         name: display_name(field.name()),
         table_oid: 0,
         column: 0,
-        type_oid: ty.oid(),
+        type_oid: vector_oid(field).unwrap_or_else(|| ty.oid()),
         type_len: ty.length(),
         typmod: ty.typmod,
         format: format_of(formats, i),

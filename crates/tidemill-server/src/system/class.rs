@@ -5,7 +5,9 @@
 
 use datafusion::catalog::TableProvider;
 use tidemill_sql::Result;
+use tidemill_sql::planner::CONTINUOUS_OPTION;
 use tidemill_sql::types::Type;
+use tidemill_stream::stream::ARRIVAL;
 
 use super::datatype::{self, DataType};
 use super::namespace::{OWNER_OID, namespace_oid};
@@ -16,8 +18,8 @@ use crate::tables::SCHEMA;
 pub(super) const FILLERS: Fillers =
     &[(PG_CATALOG, "pg_class", classes), (PG_CATALOG, "pg_attribute", attributes)];
 
-/// The option by which `pg_class` tells a continuous view from other views, as in PipelineDB 1.x.
-pub const CONTINUOUS_OPTION: &str = "action=materialize";
+/// The kind of what holds the rows of a table function; it is not listed.
+const FUNCTION_RESULT: char = 'F';
 
 /// Rows that a plan without statistics is to expect, as PostgreSQL says "never analyzed".
 const UNKNOWN_ROWS: f64 = -1.0;
@@ -53,7 +55,10 @@ impl Class {
                 (view.table.schema(), 'v', Some(options))
             }
         };
-        let columns = schema.fields().iter().map(|field| {
+        // The arrival time comes after the columns that were declared, as in PipelineDB 1.x.
+        let (arrival, declared): (Vec<_>, Vec<_>) =
+            schema.fields().iter().partition(|field| kind == 'f' && field.name() == ARRIVAL);
+        let columns = declared.into_iter().chain(arrival).map(|field| {
             let ty = Type::of_field(field)?;
             let row = datatype::of_type(ty)?;
             Ok(Attribute { name: field.name().clone(), ty: row, typmod: ty.typmod, not_null: false })
@@ -89,7 +94,7 @@ impl Class {
 
     /// All relations, the system's first.
     pub fn every(snapshot: &Snapshot) -> Result<Vec<Class>> {
-        let system = all().iter().map(Class::of_system);
+        let system = all().iter().filter(|r| r.kind != FUNCTION_RESULT).map(Class::of_system);
         system.chain(snapshot.relations.iter().map(Class::of_user)).collect()
     }
 }
@@ -137,10 +142,18 @@ fn attributes(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
     Ok(())
 }
 
-/// A relation that is known by its number.
-pub fn of_oid(snapshot: &Snapshot, oid: u32) -> Result<Option<Class>> {
-    if let Some(relation) = snapshot.relations.iter().find(|r| r.oid() == oid) {
-        return Class::of_user(relation).map(Some);
+/// The query of a view, as `pg_get_viewdef` shows it.
+pub fn definition(relation: &Relation) -> Option<String> {
+    match relation {
+        Relation::View(view) => Some(format!(" {};", view.object.query.trim().trim_end_matches(';'))),
+        Relation::Stream(_) => None,
     }
-    all().iter().find(|r| r.oid == oid).map(Class::of_system).transpose()
+}
+
+/// Bytes on disk: a stream keeps nothing, a view its runs. What is in the log belongs to the database.
+pub fn disk_bytes(relation: &Relation) -> u64 {
+    match relation {
+        Relation::View(view) => view.view.disk_bytes(),
+        Relation::Stream(_) => 0,
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use arrow::datatypes::Field;
+
 use tidemill_sql::types::{Scalar, Type};
 
 use super::{Fill, SystemRelation};
@@ -23,6 +25,14 @@ pub struct Column {
 impl Column {
     pub fn new(name: &'static str, ty: Type) -> Self {
         Self { name, ty, shown: "", not_null: false }
+    }
+
+    /// As an Arrow field that remembers its PostgreSQL type.
+    pub fn field(&self) -> Field {
+        match self.shown {
+            "int2vector" | "oidvector" => self.ty.vector_field(self.name, self.shown),
+            _ => self.ty.field(self.name),
+        }
     }
 
     fn parse(text: &'static str) -> Option<Self> {

@@ -7,6 +7,7 @@ use tidemill_sql::types::Type;
 use tidemill_sql::{Result, SqlError};
 
 use super::namespace::{OWNER_OID, namespace_oid};
+use super::procedure::number_of;
 use super::{Fillers, PG_CATALOG, Rows, Snapshot};
 
 pub(super) const FILLERS: Fillers = &[(PG_CATALOG, "pg_type", types)];
@@ -103,6 +104,7 @@ pub fn of_type(ty: Type) -> Result<&'static DataType> {
 fn types(_: &Snapshot, rows: &mut Rows) -> Result<()> {
     let namespace = namespace_oid(PG_CATALOG)?;
     for t in DataType::all() {
+        let functions = t.functions.map(number_of);
         rows.add([
             ("oid", t.oid.into()),
             ("typname", t.name.into()),
@@ -115,8 +117,15 @@ fn types(_: &Snapshot, rows: &mut Rows) -> Result<()> {
             ("typispreferred", t.preferred.into()),
             ("typisdefined", true.into()),
             ("typdelim", t.delimiter.into()),
+            ("typsubscript", functions[0].into()),
             ("typelem", t.element.into()),
             ("typarray", t.array.into()),
+            ("typinput", functions[1].into()),
+            ("typoutput", functions[2].into()),
+            ("typreceive", functions[3].into()),
+            ("typsend", functions[4].into()),
+            ("typmodin", functions[5].into()),
+            ("typmodout", functions[6].into()),
             ("typalign", t.align.into()),
             ("typstorage", t.storage.into()),
             ("typtypmod", (-1).into()),

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanArray, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array, ListBuilder,
-    PrimitiveBuilder, RecordBatch, RecordBatchOptions, StringArray, StringBuilder, TimestampMicrosecondArray,
-    UInt32Array, new_null_array,
+    ArrayRef, BooleanArray, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array,
+    IntervalMonthDayNanoArray, ListBuilder, PrimitiveBuilder, RecordBatch, RecordBatchOptions, StringArray,
+    StringBuilder, TimestampMicrosecondArray, UInt32Array, new_null_array,
 };
-use arrow::datatypes::{ArrowPrimitiveType, Float32Type, Int16Type, SchemaRef, UInt32Type};
+use arrow::datatypes::{
+    ArrowPrimitiveType, Float32Type, Int16Type, IntervalMonthDayNano, SchemaRef, UInt32Type,
+};
 use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError};
 
@@ -23,6 +25,8 @@ pub enum Value {
     Float(f64),
     Text(String),
     Time(i64),
+    /// Microseconds.
+    Interval(i64),
     Texts(Vec<String>),
     Oids(Vec<u32>),
     Ints(Vec<i64>),
@@ -157,6 +161,11 @@ fn array(ty: Type, values: &[Value]) -> Option<ArrayRef> {
         D::Timestamp(..) => {
             let instants = each(values, |v| if let Value::Time(us) = v { Some(*us) } else { None })?;
             Arc::new(instants.collect::<TimestampMicrosecondArray>().with_data_type(ty.arrow()))
+        }
+        D::Interval(_) => {
+            let micros = each(values, |v| if let Value::Interval(us) = v { Some(*us) } else { None })?;
+            let value = |us: i64| IntervalMonthDayNano::new(0, 0, us.saturating_mul(1_000));
+            Arc::new(micros.map(|us| us.map(value)).collect::<IntervalMonthDayNanoArray>())
         }
         _ => return None,
     })

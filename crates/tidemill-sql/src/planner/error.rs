@@ -89,6 +89,9 @@ fn own_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a SqlError> {
     None
 }
 
+const NO_FUNCTION: &str =
+    "No function matches the given name and argument types. You might need to add explicit type casts.";
+
 fn schema_error(error: SchemaError) -> SqlError {
     match error {
         SchemaError::FieldNotFound { field, valid_fields } => hint::column_not_found(&field, &valid_fields),
@@ -124,6 +127,11 @@ fn arrow_error(error: &ArrowError) -> SqlError {
 
 fn from_text(error: &DataFusionError) -> SqlError {
     let text = message(error);
+    if let Some(problem) =
+        between(&text, "coercion failed with: External error: ", ". No function matches the given")
+    {
+        return SqlError::new(SqlState::UNDEFINED_FUNCTION, problem).with_hint(NO_FUNCTION);
+    }
     if let Some(problem) =
         text.contains("regex parse error").then(|| between(&text, "error: ", "\n")).flatten()
     {
@@ -178,9 +186,8 @@ fn planning(text: &str) -> SqlError {
         return error;
     }
     if let Some(function) = between(text, "Invalid function '", "'") {
-        return SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("function {function} does not exist")).with_hint(
-            "No function matches the given name and argument types. You might need to add explicit type casts.",
-        );
+        return SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("function {function} does not exist"))
+            .with_hint(NO_FUNCTION);
     }
     if let Some(table) = between(text, "table '", "' not found").or(between(text, "Table not found: ", "\n"))
     {

@@ -133,7 +133,9 @@ impl Scope<'_> {
                 return self.alternatives(name, args, &types);
             }
             "nullif" if args.len() == 2 => return self.nullif(args),
-            "pg_typeof" if args.len() == 1 => return function::system::type_name(&resolve::names(&types)[0]),
+            "pg_typeof" if matches!(&args[..], [Expr::Literal(..)]) => {
+                return function::system::type_name(&resolve::names(&types)[0]);
+            }
             _ => {}
         }
         // `text(x)`, `int4(x)`: a type's name is a cast when nothing else has that name.

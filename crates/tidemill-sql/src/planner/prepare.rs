@@ -13,7 +13,7 @@ use sqlparser::ast::{
 use sqlparser::tokenizer::Span;
 
 use super::place::{self, Text};
-use super::{clause, marker, name, types};
+use super::{array_subquery, clause, marker, name, relkind, system_column, table_function, types};
 use crate::error::{Result, SqlError, SqlState};
 use crate::function::registry;
 use crate::types::{Scalar, Type};
@@ -67,9 +67,22 @@ impl VisitorMut for Rewriter<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
         name::assign(&mut select.projection);
+        relkind::rewrite(select);
         for item in &mut select.projection {
             if let ast::SelectItem::ExprWithAlias { expr, .. } = item {
                 exists_values(expr);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        clause::minus_before_power(expr);
+        qualify(expr);
+        if let Some(query) = array_subquery::subquery(expr) {
+            match array_subquery::rewrite(query) {
+                Ok(rewritten) => *expr = rewritten,
+                Err(error) => return ControlFlow::Break(Box::new(error)),
             }
         }
         ControlFlow::Continue(())
@@ -89,6 +102,7 @@ impl VisitorMut for Rewriter<'_> {
         if let Some(condition) = select.having.take() {
             select.having = Some(boolean(condition, "HAVING"));
         }
+        system_column::rewrite(select);
         control(clause::joins(select))
     }
 
@@ -105,13 +119,12 @@ impl VisitorMut for Rewriter<'_> {
         ControlFlow::Continue(())
     }
 
-    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
-        control(self.table_function(factor))
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
+        control(table_function::rewrite(factor))
     }
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
-        clause::minus_before_power(expr);
-        ControlFlow::Continue(())
+    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
+        control(self.table_function(factor))
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
@@ -322,15 +335,6 @@ impl Rewriter<'_> {
     }
 
     fn cast(&self, expr: Expr, data_type: &ast::DataType) -> Result<Expr> {
-        // Object identifier types are looked up by the server, which registers a function for each.
-        let object = match data_type {
-            ast::DataType::Regclass => Some("regclass".to_string()),
-            other => types::custom_name(other).filter(|name| name.starts_with("reg")),
-        };
-        if let Some(object) = object {
-            let function = format!("to_{object}_oid");
-            return Ok(marker::function(&function, vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))]));
-        }
         let ty = types::resolve(data_type).map_err(|e| match self.text.cast(&expr) {
             0 => e,
             at => e.with_position(self.text.word(at)),
@@ -359,6 +363,7 @@ impl Rewriter<'_> {
             return Ok(call);
         }
         if !scalar_call || (known && !ours) {
+            json_arguments(&name, &mut function.args);
             return Ok(Expr::Function(function));
         }
         let args = match function.args {
@@ -433,35 +438,32 @@ impl Rewriter<'_> {
     }
 }
 
-/// WITH ORDINALITY: the rows as they come, and their numbers.
+/// `WITH ORDINALITY`: the rows with their numbers.
 fn numbered(query: Query, column: &str) -> Query {
-    let mut number = marker::function("row_number", vec![]);
-    if let Expr::Function(call) = &mut number {
-        call.over = Some(ast::WindowType::WindowSpec(ast::WindowSpec {
-            window_name: None,
-            partition_by: vec![],
-            order_by: vec![],
-            window_frame: None,
-        }));
-    }
-    let value = Expr::Identifier(ast::Ident::with_quote('"', column));
     let rows = TableFactor::Derived {
         lateral: false,
         subquery: Box::new(query),
         alias: Some(ast::TableAlias {
             explicit: true,
-            name: ast::Ident::with_quote('"', column),
+            name: ast::Ident::with_quote('"', "rows"),
             columns: vec![],
             at: None,
         }),
         sample: None,
     };
-    let mut outer = select_from(value, column, rows);
-    if let SetExpr::Select(select) = &mut *outer.body {
+    let mut number = marker::function("row_number", vec![]);
+    if let Expr::Function(call) = &mut number {
+        let window =
+            ast::WindowSpec { window_name: None, partition_by: vec![], order_by: vec![], window_frame: None };
+        call.over = Some(ast::WindowType::WindowSpec(window));
+    }
+    let number = marker::cast(number, Type::new(Scalar::Int8));
+    let mut query = select_from(Expr::Identifier(ast::Ident::with_quote('"', column)), column, rows);
+    if let SetExpr::Select(select) = &mut *query.body {
         let alias = ast::Ident::with_quote('"', "ordinality");
         select.projection.push(ast::SelectItem::ExprWithAlias { expr: number, alias });
     }
-    outer
+    query
 }
 
 /// A series between integer literals comes from DataFusion's table function, which makes it row by row.
@@ -514,7 +516,7 @@ fn mentions_column(arg: &FunctionArg) -> bool {
     found
 }
 
-fn select_from(expr: Expr, column: &str, table: TableFactor) -> Query {
+pub(super) fn select_from(expr: Expr, column: &str, table: TableFactor) -> Query {
     let mut query = select(expr, column);
     if let SetExpr::Select(select) = &mut *query.body {
         select.from = vec![ast::TableWithJoins { relation: table, joins: vec![] }];
@@ -582,7 +584,11 @@ fn clock_with_precision(name: &str, args: &FunctionArguments) -> Option<Expr> {
 fn unqualified(name: &ast::ObjectName) -> String {
     let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(name::fold).collect();
     match &parts[..] {
-        [schema, name] if matches!(schema.as_str(), "pg_catalog" | "public" | "pipelinedb") => name.clone(),
+        [schema, name]
+            if matches!(schema.as_str(), "pg_catalog" | "public" | "pipelinedb" | "information_schema") =>
+        {
+            name.clone()
+        }
         _ => parts.join("."),
     }
 }
@@ -629,6 +635,28 @@ fn positional(function: &str, args: Vec<FunctionArg>) -> Result<Vec<Expr>> {
         }
     }
     Ok(out)
+}
+
+/// The json aggregates collect json: `json_agg(x)` is `json_agg(to_json(x))`, and keys are text.
+fn json_arguments(name: &str, args: &mut FunctionArguments) {
+    let (convert, object) = match name {
+        "json_agg" => ("to_json", false),
+        "jsonb_agg" => ("to_jsonb", false),
+        "json_object_agg" => ("to_json", true),
+        "jsonb_object_agg" => ("to_jsonb", true),
+        _ => return,
+    };
+    let FunctionArguments::List(list) = args else { return };
+    let last = if object { 1 } else { 0 };
+    for (i, arg) in list.args.iter_mut().enumerate().take(last + 1) {
+        let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = arg else { continue };
+        let taken = std::mem::replace(expr, Expr::value(Value::Null));
+        *expr = if i == last {
+            marker::call(convert, vec![taken])
+        } else {
+            marker::cast(taken, Type::new(Scalar::Text))
+        };
+    }
 }
 
 fn restore_bound(bound: &mut ast::WindowFrameBound) {
@@ -767,6 +795,25 @@ fn like(op: &str, expr: Expr, pattern: Expr, escape: Option<ast::ValueWithSpan>)
     Ok(marker::op(op, expr, pattern))
 }
 
+/// `t.a[1]` comes from the parser as `t` with the accesses `.a` and `[1]`; only `(t).a` asks for a field.
+fn qualify(expr: &mut Expr) {
+    let Expr::CompoundFieldAccess { root, access_chain } = expr else { return };
+    let mut parts = match &**root {
+        Expr::Identifier(ident) => vec![ident.clone()],
+        Expr::CompoundIdentifier(parts) => parts.clone(),
+        _ => return,
+    };
+    let names = access_chain.iter().take_while(|a| matches!(a, AccessExpr::Dot(Expr::Identifier(_)))).count();
+    for access in access_chain.drain(..names) {
+        if let AccessExpr::Dot(Expr::Identifier(ident)) = access {
+            parts.push(ident);
+        }
+    }
+    if parts.len() > 1 {
+        **root = Expr::CompoundIdentifier(parts);
+    }
+}
+
 fn subscripts(root: Expr, chain: Vec<AccessExpr>) -> Result<Expr> {
     chain.into_iter().try_fold(root, |expr, access| match access {
         AccessExpr::Subscript(Subscript::Index { index }) => {
@@ -776,6 +823,9 @@ fn subscripts(root: Expr, chain: Vec<AccessExpr>) -> Result<Expr> {
             let null = || marker::cast(Expr::value(Value::Null), Type::new(Scalar::Int4));
             let (lower, upper) = (lower_bound.unwrap_or_else(null), upper_bound.unwrap_or_else(null));
             Ok(marker::call("array_slice", vec![expr, lower, upper]))
+        }
+        AccessExpr::Dot(Expr::Identifier(field)) => {
+            Ok(marker::call("record_field", vec![expr, marker::text(name::fold(&field))]))
         }
         AccessExpr::Dot(_) => Err(SqlError::unsupported("composite types are not supported")),
     })

@@ -7,7 +7,8 @@
 //! and it is what POSIX allows. All randomness comes from seeds.
 //!
 //! A test that wants to crash everywhere runs its work once, reads [`SimDisk::sync_points`], and then for
-//! each `k` below that runs it again on a new disk after [`SimDisk::halt_at_sync`]`(k)`.
+//! each `k` below that runs it again on a new disk after [`SimDisk::halt_at_sync`]`(k)`. A test that wants trouble
+//! at every change of the disk does the same with [`SimDisk::changes`] and [`SimDisk::trouble_at`].
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -37,9 +38,22 @@ struct State {
     capacity_bytes: u64,
     sync_points: u64,
     halt_at_sync: Option<u64>,
+    changes: u64,
+    trouble: Option<(u64, Trouble)>,
     halted: bool,
     faults: Vec<Fault>,
     random: Random,
+}
+
+/// What can happen at one change of the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// It fails, an append after a random part of its bytes, and everything after it fails too.
+    Halt,
+    /// It fails with EIO, an append after a random part of its bytes; what comes after it goes well.
+    Fail,
+    /// The disk is full from here on, until [`SimDisk::set_capacity`].
+    Full,
 }
 
 type Names = BTreeMap<PathBuf, Node>;
@@ -98,6 +112,8 @@ impl SimDisk {
             capacity_bytes,
             sync_points: 0,
             halt_at_sync: None,
+            changes: 0,
+            trouble: None,
             halted: false,
             faults: Vec::new(),
             random,
@@ -147,6 +163,16 @@ impl SimDisk {
     /// The sync with this number (the first is 0) and every operation after it fails.
     pub fn halt_at_sync(&self, sync_point: u64) {
         self.state.lock().halt_at_sync = Some(sync_point);
+    }
+
+    /// Operations so far that change the disk: everything but opening, reading and listing.
+    pub fn changes(&self) -> u64 {
+        self.state.lock().changes
+    }
+
+    /// The change with this number (the first is 0) meets trouble.
+    pub fn trouble_at(&self, change: u64, trouble: Trouble) {
+        self.state.lock().trouble = Some((change, trouble));
     }
 
     pub fn is_halted(&self) -> bool {
@@ -222,6 +248,7 @@ impl State {
             return Err(Refusal { source: io::Error::other("the simulated disk has halted"), torn: false });
         }
         self.sync_points += u64::from(syncs);
+        self.meet_trouble(operation)?;
         let mut due = None;
         for (index, fault) in self.faults.iter_mut().enumerate() {
             match fault.after.checked_sub(1) {
@@ -236,6 +263,26 @@ impl State {
                 let torn = self.faults.remove(index).torn;
                 Err(Refusal { source: io::Error::from_raw_os_error(libc::EIO), torn })
             }
+        }
+    }
+
+    fn meet_trouble(&mut self, operation: Operation) -> Result<(), Refusal> {
+        use Operation::{FreeBytes, List, Lock, Open, Read};
+        if matches!(operation, FreeBytes | List | Lock | Open | Read) {
+            return Ok(());
+        }
+        let number = self.changes;
+        self.changes += 1;
+        match self.trouble {
+            Some((at, trouble)) if at == number => {
+                self.halted = trouble == Trouble::Halt;
+                if trouble == Trouble::Full {
+                    self.capacity_bytes = self.used_bytes();
+                    return Ok(());
+                }
+                Err(Refusal { source: io::Error::from_raw_os_error(libc::EIO), torn: true })
+            }
+            _ => Ok(()),
         }
     }
 

@@ -3,8 +3,11 @@
 mod client;
 mod clients;
 mod crash;
+mod cursor;
 mod postgres;
 mod psql;
 mod seed;
 mod server;
+mod session;
 mod slt;
+mod transaction;
