@@ -10,4 +10,5 @@ mod seed;
 mod server;
 mod session;
 mod slt;
+mod tools;
 mod transaction;
