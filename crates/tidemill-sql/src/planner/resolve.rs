@@ -157,7 +157,9 @@ fn accepts(overload: &Overload, args: &[Arg]) -> bool {
         (_, None) => true,
         (Param::Is(param), Some(arg)) => coerce::castable(*arg, param, Context::Implicit),
         (Param::AnyArray, Some(arg)) => arg.array,
-        (Param::AnyElement | Param::Any, Some(_)) => true,
+        // `text || any` is not for arrays, as PostgreSQL's anynonarray says.
+        (Param::Any, Some(arg)) => !(arg.array && overload.name == "||"),
+        (Param::AnyElement, Some(_)) => true,
     }) && targets(overload, args).is_ok()
 }
 
