@@ -8,7 +8,8 @@ demo: ## build, play two years of four wind turbines through continuous views, a
 	@command -v cargo >/dev/null || { echo 'make demo needs a Rust toolchain: see https://rustup.rs'; exit 1; }
 	cargo run --release --locked --bin tidemill -- demo
 
-test: ## build and run all tests
+test: ## build and run all tests, with the client libraries and the PostgreSQL that are there
+	@crates/tidemill/tests/clients/fetch.sh
 	cargo test --workspace --locked
 
 bench: ## measure beside PostgreSQL 15; CASE=copy for some, QUICK=1 for a short run, see docs/benchmark.md

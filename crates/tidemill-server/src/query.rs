@@ -2,19 +2,24 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StringArray};
+use arrow::datatypes::{Field, Fields, Schema, SchemaRef};
+use datafusion::common::metadata::{FieldMetadata, ScalarAndMetadata};
 use datafusion::common::{ParamValues, ScalarValue};
-use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionState;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::StreamExt;
 use sqlparser::ast;
 use tidemill_sql::function::cast;
 use tidemill_sql::planner::{self, SessionVars, plan_error};
 use tidemill_sql::types::{Scalar, Type, vector_oid};
 use tidemill_sql::{Result, SqlError};
-use tidemill_stream::view::state_views;
+use tidemill_stream::view::{Snapshot, state_views};
 
+use crate::memory::QueryMemory;
 use crate::server::Server;
 use crate::session::format_of;
 use crate::system::{SessionInfo, Snapshots};
@@ -35,6 +40,16 @@ pub fn state_for(server: &Arc<Server>, mut vars: SessionVars, session: SessionIn
 
 /// Plans a statement that is none of ours; everything but queries is refused.
 pub async fn plan(state: &SessionState, statement: &ast::Statement, text: &str) -> Result<LogicalPlan> {
+    plan_with(state, statement, text, &[]).await
+}
+
+/// As [`plan`], for a statement whose client has declared the types of some parameters.
+pub async fn plan_with(
+    state: &SessionState,
+    statement: &ast::Statement,
+    text: &str,
+    parameters: &[Option<Type>],
+) -> Result<LogicalPlan> {
     let is_query = matches!(statement, ast::Statement::Query(_) | ast::Statement::Explain { .. });
     if !is_query {
         let words: Vec<_> = text.split_whitespace().take(2).map(str::to_uppercase).collect();
@@ -43,7 +58,7 @@ pub async fn plan(state: &SessionState, statement: &ast::Statement, text: &str) 
             .with_hint("docs/compat.md lists what is."));
     }
     let mut statement = statement.clone();
-    planner::prepare_text(&mut statement, text, state)?;
+    planner::prepare_text(&mut statement, text, parameters, state)?;
     let statement = datafusion::sql::parser::Statement::Statement(Box::new(statement));
     let plan = state.statement_to_plan(statement).await.map_err(|e| planner::plan_error_in(e, text))?;
     // Before anybody asks for the types of the columns.
@@ -58,63 +73,115 @@ pub struct Running {
     pub snapshots: Option<Arc<Snapshots>>,
 }
 
-/// Executes a plan over one snapshot of all the views it reads.
+/// Executes a plan over one snapshot of all the views it reads: the one given, or one of this moment.
 pub async fn run(
     server: &Server,
     mut state: SessionState,
     plan: LogicalPlan,
     parameters: Vec<ScalarValue>,
+    snapshot: Option<Arc<Snapshot>>,
+    memory_limit_bytes: usize,
 ) -> Result<Running> {
+    let fields = plan.schema().fields().clone();
     let plan = match parameters.is_empty() {
         true => plan,
-        false => plan.with_param_values(ParamValues::from(parameters)).map_err(plan_error)?,
+        false => {
+            let parameters = typed(&plan, parameters)?;
+            plan.with_param_values(ParamValues::List(parameters)).map_err(plan_error)?
+        }
     };
     let physical = state.create_physical_plan(&plan).await.map_err(plan_error)?;
-    let views = state_views(&physical);
-    let engine = Arc::clone(&server.engine);
-    let snapshot = engine.snapshot(&views).map_err(|e| e.into_sql(plan_error))?;
-    let config = state.config().clone().with_extension(Arc::new(snapshot));
+    let snapshot = match snapshot {
+        Some(snapshot) => snapshot,
+        None => {
+            let views = state_views(&physical);
+            Arc::new(server.engine.snapshot(&views).map_err(|e| e.into_sql(plan_error))?)
+        }
+    };
+    let config = state.config().clone().with_extension(snapshot);
     *state.config_mut() = config;
-    let stream = datafusion::physical_plan::execute_stream(physical, state.task_ctx()).map_err(plan_error)?;
+    let pool = QueryMemory::new(Arc::clone(&server.memory), memory_limit_bytes);
+    let runtime = RuntimeEnvBuilder::from_runtime_env(state.runtime_env()).with_memory_pool(Arc::new(pool));
+    let context = TaskContext::from(&state).with_runtime(runtime.build_arc().map_err(plan_error)?);
+    let stream =
+        datafusion::physical_plan::execute_stream(physical, Arc::new(context)).map_err(plan_error)?;
+    let schema = named_types(&fields, &stream.schema());
+    let relabelled = Arc::clone(&schema);
+    let batches = stream.map(move |batch| {
+        let (_, columns, rows) = batch?.into_parts();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&relabelled), columns, &options)?)
+    });
+    let stream = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), batches));
     let snapshots = state.config().get_extension::<Snapshots>();
-    Ok(Running { schema: stream.schema(), stream, snapshots })
+    Ok(Running { schema, stream, snapshots })
 }
 
-impl Running {
-    /// Numbers of objects as text columns of their names, and vectors as theirs, where the client wants text.
-    pub fn with_names(&self, batch: RecordBatch, formats: &[i16]) -> Result<RecordBatch> {
-        let shown = |i: usize| {
-            let field = self.schema.field(i);
-            let ty = Type::of_field(field).ok()?;
-            let special = ty.scalar.is_object_name() || vector_oid(field).is_some();
-            (special && format_of(formats, i) == 0).then_some(ty)
-        };
-        let Some(snapshots) = &self.snapshots else { return Ok(batch) };
-        if !(0..batch.num_columns()).any(|i| shown(i).is_some()) {
-            return Ok(batch);
+/// Parameters with the types that their places have where Arrow does not tell them.
+fn typed(plan: &LogicalPlan, parameters: Vec<ScalarValue>) -> Result<Vec<ScalarAndMetadata>> {
+    let fields = plan.get_parameter_fields().map_err(plan_error)?;
+    let metadata = |i: usize| {
+        let field = fields.get(&format!("${}", i + 1))?.as_ref()?;
+        Some(FieldMetadata::from(field.as_ref())).filter(|metadata| !metadata.is_empty())
+    };
+    Ok(parameters
+        .into_iter()
+        .enumerate()
+        .map(|(i, value)| ScalarAndMetadata::new(value, metadata(i)))
+        .collect())
+}
+
+/// The schema of the rows with the types that the logical plan tells: which of several types with one Arrow type a column
+/// has may be lost on the way through the optimizer.
+fn named_types(logical: &Fields, physical: &SchemaRef) -> SchemaRef {
+    let fields = physical.fields().iter().enumerate().map(|(i, field)| match logical.get(i) {
+        Some(known) => {
+            let mut metadata = field.metadata().clone();
+            metadata.extend(known.metadata().clone());
+            field.as_ref().clone().with_name(known.name()).with_metadata(metadata).with_nullable(true)
         }
-        let vars = SessionVars { objects: Arc::clone(snapshots) as _, ..SessionVars::default() };
-        let mut fields = Vec::with_capacity(batch.num_columns());
-        let mut columns = Vec::with_capacity(batch.num_columns());
-        for (i, (column, field)) in batch.columns().iter().zip(self.schema.fields()).enumerate() {
-            let text = match shown(i) {
-                None => {
-                    fields.push(Arc::clone(field));
-                    columns.push(Arc::clone(column));
-                    continue;
-                }
-                Some(ty) if vector_oid(field).is_some() => vectors(column, ty, &vars)?,
-                Some(ty) => {
-                    let text = Type { array: ty.array, ..Type::new(Scalar::Text) };
-                    cast::cast(column, ty, text, true, &vars)?
-                }
-            };
-            fields.push(Arc::new(Field::new(field.name(), text.data_type().clone(), true)));
-            columns.push(text);
-        }
-        let schema = Arc::new(Schema::new(fields));
-        RecordBatch::try_new(schema, columns).map_err(|e| SqlError::internal(e.to_string()))
+        None => field.as_ref().clone(),
+    });
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// Numbers of objects as text columns of their names, and vectors as theirs, where the client wants text.
+pub fn with_names(
+    schema: &SchemaRef,
+    snapshots: &Arc<Snapshots>,
+    batch: RecordBatch,
+    formats: &[i16],
+) -> Result<RecordBatch> {
+    let shown = |i: usize| {
+        let field = schema.field(i);
+        let ty = Type::of_field(field).ok()?;
+        let special = ty.scalar.is_object_name() || vector_oid(field).is_some();
+        (special && format_of(formats, i) == 0).then_some(ty)
+    };
+    if !(0..batch.num_columns()).any(|i| shown(i).is_some()) {
+        return Ok(batch);
     }
+    let vars = SessionVars { objects: Arc::clone(snapshots) as _, ..SessionVars::default() };
+    let mut fields = Vec::with_capacity(batch.num_columns());
+    let mut columns = Vec::with_capacity(batch.num_columns());
+    for (i, (column, field)) in batch.columns().iter().zip(schema.fields()).enumerate() {
+        let text = match shown(i) {
+            None => {
+                fields.push(Arc::clone(field));
+                columns.push(Arc::clone(column));
+                continue;
+            }
+            Some(ty) if vector_oid(field).is_some() => vectors(column, ty, &vars)?,
+            Some(ty) => {
+                let text = Type { array: ty.array, ..Type::new(Scalar::Text) };
+                cast::cast(column, ty, text, true, &vars)?
+            }
+        };
+        fields.push(Arc::new(Field::new(field.name(), text.data_type().clone(), true)));
+        columns.push(text);
+    }
+    let schema = Arc::new(Schema::new(fields));
+    RecordBatch::try_new(schema, columns).map_err(|e| SqlError::internal(e.to_string()))
 }
 
 /// `{1,2}` as `1 2`.

@@ -1,25 +1,30 @@
 //! The server: what all sessions share, start-up, the listener, shutdown.
 
-use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionState;
-use parking_lot::Mutex;
+use parking_lot::RwLock;
 use rand::RngCore;
 use tidemill_sql::{Result, SqlError, SqlState, parse, planner};
 use tidemill_stream::disk::{Disk, RealDisk, atomic_write, read_file};
 use tidemill_stream::engine::{Engine, Fatal, Options};
-use tokio::net::TcpListener;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 use crate::activity::Activity;
 use crate::catalog::{Catalog, ContinuousView, Relation, Stream};
 use crate::define;
-use crate::pg::scram::Verifier;
+pub use crate::listen::Listener;
+use crate::listen::accept_any;
+use crate::pg::scram::{MECHANISM, Verifier};
+use crate::registry::Sessions;
 use crate::session;
+use crate::session::SUPERUSER;
 use crate::settings::Settings;
 use crate::tables;
 
@@ -35,7 +40,6 @@ pub enum Peer {
 #[derive(Debug, Clone)]
 pub struct Config {
     pub data_dir: PathBuf,
-    pub listen: SocketAddr,
     /// `--superuser-password-file`'s content.
     pub password: Option<String>,
     /// Connections from loopback need no password: for scratch servers and tests.
@@ -51,17 +55,23 @@ pub struct Server {
     pub reading: SessionState,
     /// Plans definitions of views: streams are tables.
     pub defining: SessionState,
-    verifier: Verifier,
+    pub sessions: Arc<Sessions>,
+    /// The memory of all queries together.
+    pub memory: Arc<dyn MemoryPool>,
+    disk: Arc<dyn Disk>,
+    verifier: RwLock<Arc<Verifier>>,
     mock_secret: Vec<u8>,
-    next_process_id: AtomicU32,
-    running: Mutex<HashMap<u32, (Vec<u8>, Arc<Notify>)>>,
-    activities: Mutex<BTreeMap<u32, Arc<Activity>>>,
     /// Microseconds since 1970.
     pub started_us: i64,
     shutdown: watch::Sender<bool>,
 }
 
+/// How long sessions may take to end when the server stops.
+const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(10);
+/// How long no connections are accepted after that has failed.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const PASSWORD_FILE: &str = "superuser.scram";
+const SPILL_DIR: &str = "tmp";
 const SECRET_FILE: &str = "mock.secret";
 const CATALOG_FILE: &str = "catalog.redb";
 
@@ -81,7 +91,7 @@ impl Server {
         let mock_secret = load_secret(disk.as_ref())?;
         let (catalog, streams, views) = Catalog::open(&config.data_dir.join(CATALOG_FILE))?;
         let catalog = Arc::new(catalog);
-        let base = planner::session_state_builder().build();
+        let base = planner::session_state_builder().with_runtime_env(spilling(&config.data_dir)?).build();
         let reading = tables::with_catalog(&base, Arc::clone(&catalog), tables::Streams::Refused);
         let defining = tables::with_catalog(&base, Arc::clone(&catalog), tables::Streams::Planned);
         for (oid, object) in streams {
@@ -102,62 +112,98 @@ impl Server {
         let options = Options {
             memory_bytes: (config.settings.memory_limit_bytes() / 2) as usize,
             cache_bytes: (config.settings.memory_limit_bytes() / 8) as usize,
+            checkpoint_log_bytes: config.settings.checkpoint_log_size_bytes(),
+            commit_delay: config.settings.commit_delay(),
             ..Options::default()
         };
-        let engine =
-            Engine::open(disk, options, engine_views, fatal).map_err(|e| e.into_sql(planner::plan_error))?;
+        let engine = Engine::open(Arc::clone(&disk), options, engine_views, fatal)
+            .map_err(|e| e.into_sql(planner::plan_error))?;
+        let memory = Arc::new(GreedyMemoryPool::new((config.settings.memory_limit_bytes() / 4) as usize));
         let server = Server {
             config,
             catalog,
             engine: Arc::new(engine),
             reading,
             defining,
-            verifier,
+            sessions: Arc::default(),
+            memory,
+            disk,
+            verifier: RwLock::new(Arc::new(verifier)),
             mock_secret,
-            next_process_id: AtomicU32::new(1),
-            running: Mutex::default(),
-            activities: Mutex::default(),
             started_us: planner::vars::now_us(),
             shutdown,
         };
         Ok((Arc::new(server), shown))
     }
 
-    /// Binds the address; the caller learns the port when it asked for port 0.
-    pub async fn bind(&self) -> Result<TcpListener> {
-        let listen = self.config.listen;
-        TcpListener::bind(listen).await.map_err(|e| io_error(&format!("could not listen on {listen}"), e))
+    /// Listens on TCP addresses and, with the port of the first one, on Unix sockets.
+    pub async fn listen(&self, addresses: &[SocketAddr]) -> Result<Vec<Listener>> {
+        let mut listeners = Vec::new();
+        for address in addresses {
+            listeners.push(Listener::tcp(*address).await?);
+        }
+        let port = match listeners.first().and_then(Listener::address) {
+            Some(address) => address.port(),
+            None => self.config.settings.port(),
+        };
+        for directory in self.config.settings.unix_socket_directories() {
+            listeners.push(Listener::unix(&self.config.data_dir.join(directory), port)?);
+        }
+        Ok(listeners)
     }
 
-    /// Serves until [`Server::stop`], then lets the engine write its last checkpoint.
-    pub async fn serve(self: &Arc<Self>, listener: TcpListener) -> Result<()> {
+    /// Serves until [`Server::stop`], then ends the sessions and lets the engine write its last checkpoint.
+    pub async fn serve(self: &Arc<Self>, listeners: Vec<Listener>) -> Result<()> {
         let mut stopped = self.shutdown.subscribe();
         let mut sessions = tokio::task::JoinSet::new();
         loop {
             tokio::select! {
-                accepted = listener.accept() => match accepted {
-                    Ok((socket, address)) => {
-                        let peer = if address.ip().is_loopback() { Peer::Loopback } else { Peer::Network };
-                        drop(socket.set_nodelay(true));
-                        sessions.spawn(session::run(Arc::clone(self), Box::new(socket), peer, Some(address)));
+                accepted = accept_any(&listeners) => match accepted {
+                    Ok((socket, connection)) => {
+                        sessions.spawn(session::run(Arc::clone(self), socket, connection));
                     }
-                    Err(error) => tracing::warn!(%error, "could not accept a connection"),
+                    Err(error) => {
+                        tracing::warn!(%error, "could not accept a connection");
+                        // Out of file descriptors, most likely: sessions that end free some.
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
                 },
-                Some(ended) = sessions.join_next(), if !sessions.is_empty() => {
-                    if let Err(error) = ended && error.is_panic() {
-                        tracing::error!(%error, "a session panicked");
-                    }
-                }
+                Some(ended) = sessions.join_next(), if !sessions.is_empty() => note_end(ended),
                 _ = stopped.changed() => break,
             }
+        }
+        drop(listeners);
+        self.sessions.terminate_all();
+        let all = async {
+            while let Some(ended) = sessions.join_next().await {
+                note_end(ended);
+            }
+        };
+        if tokio::time::timeout(SHUTDOWN_PATIENCE, all).await.is_err() {
+            tracing::warn!("some sessions did not end in time");
         }
         sessions.shutdown().await;
         let engine = Arc::clone(&self.engine);
         tokio::task::spawn_blocking(move || engine.shutdown()).await.map_err(|e| io_error("shutdown", e))
     }
 
+    /// Why the engine has stopped, if an error of the disk made it.
+    pub fn failure(&self) -> Option<String> {
+        self.engine.failure()
+    }
+
     pub fn stop(&self) {
         self.shutdown.send_replace(true);
+    }
+
+    /// What all sessions are doing, by process id.
+    pub fn sessions(&self) -> Vec<Arc<Activity>> {
+        self.sessions.activities()
+    }
+
+    /// `pg_cancel_backend`: the caller may, as there is one user.
+    pub fn cancel_session(&self, id: u32) -> bool {
+        self.sessions.cancel(id)
     }
 
     pub fn uid(&self) -> u32 {
@@ -169,56 +215,31 @@ impl Server {
         self.config.trust_loopback
     }
 
-    pub fn verifier(&self) -> &Verifier {
-        &self.verifier
+    pub fn verifier(&self) -> Arc<Verifier> {
+        Arc::clone(&self.verifier.read())
+    }
+
+    /// `ALTER ROLE name PASSWORD 'text'`: a password, or a verifier of one.
+    pub fn set_password(&self, name: &str, password: Option<&str>) -> Result<()> {
+        if name != SUPERUSER {
+            let message = format!("role \"{name}\" does not exist");
+            return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message)
+                .with_hint("There is one user, \"postgres\"."));
+        }
+        let Some(password) = password.filter(|password| !password.is_empty()) else {
+            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "the superuser needs a password"));
+        };
+        let verifier = match password.strip_prefix(MECHANISM).is_some_and(|rest| rest.starts_with('$')) {
+            true => password.parse()?,
+            false => Verifier::new(password, &mut rand::rng()),
+        };
+        store_verifier(self.disk.as_ref(), &verifier)?;
+        *self.verifier.write() = Arc::new(verifier);
+        Ok(())
     }
 
     pub fn mock_secret(&self) -> &[u8] {
         &self.mock_secret
-    }
-
-    /// A process id and secret for a session, and what tells it to cancel.
-    pub fn register(&self) -> (u32, Vec<u8>, Arc<Notify>) {
-        let id = self.next_process_id.fetch_add(1, Ordering::Relaxed);
-        let mut secret = vec![0; 4];
-        rand::rng().fill_bytes(&mut secret);
-        let cancel = Arc::new(Notify::new());
-        self.running.lock().insert(id, (secret.clone(), Arc::clone(&cancel)));
-        (id, secret, cancel)
-    }
-
-    /// Shows a session to the others until it is unregistered.
-    pub fn show(&self, activity: Arc<Activity>) {
-        self.activities.lock().insert(activity.process_id, activity);
-    }
-
-    /// What all sessions are doing, by process id.
-    pub fn sessions(&self) -> Vec<Arc<Activity>> {
-        self.activities.lock().values().cloned().collect()
-    }
-
-    pub fn unregister(&self, id: u32) {
-        self.activities.lock().remove(&id);
-        self.running.lock().remove(&id);
-    }
-
-    /// Cancels what a session runs, if the secret is its own.
-    pub fn cancel(&self, id: u32, secret: &[u8]) {
-        if let Some((own, cancel)) = self.running.lock().get(&id)
-            && own == secret
-        {
-            cancel.notify_waiters();
-        }
-    }
-
-    /// `pg_cancel_backend`: the caller may, as there is one user.
-    pub fn cancel_session(&self, id: u32) -> bool {
-        let running = self.running.lock();
-        let found = running.get(&id);
-        if let Some((_, cancel)) = found {
-            cancel.notify_waiters();
-        }
-        found.is_some()
     }
 
     pub fn disk_bytes(&self) -> u64 {
@@ -226,15 +247,37 @@ impl Server {
     }
 }
 
+/// What queries put on disk is in a folder of the data directory, and nothing in it outlives the server.
+fn spilling(data_dir: &Path) -> Result<Arc<RuntimeEnv>> {
+    let directory = data_dir.join(SPILL_DIR);
+    match std::fs::remove_dir_all(&directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(io_error("could not clear the folder of temporary files", error));
+        }
+        _ => {}
+    }
+    std::fs::create_dir(&directory)
+        .map_err(|e| io_error("could not make the folder of temporary files", e))?;
+    let mode = DiskManagerMode::Directories(vec![directory]);
+    RuntimeEnvBuilder::new()
+        .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(mode))
+        .build_arc()
+        .map_err(planner::plan_error)
+}
+
+fn note_end(ended: std::result::Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        tracing::error!(%error, "a session panicked");
+    }
+}
+
 fn load_verifier(disk: &dyn Disk, password: Option<&str>) -> Result<(Verifier, Option<String>)> {
     let path = Path::new(PASSWORD_FILE);
-    let store = |verifier: &Verifier| {
-        atomic_write(disk, path, verifier.to_string().as_bytes())
-            .map_err(|e| io_error("could not keep the password", e))
-    };
     if let Some(password) = password {
         let verifier = Verifier::new(password, &mut rand::rng());
-        store(&verifier)?;
+        store_verifier(disk, &verifier)?;
         return Ok((verifier, None));
     }
     match read_file(disk, path) {
@@ -247,11 +290,16 @@ fn load_verifier(disk: &dyn Disk, password: Option<&str>) -> Result<(Verifier, O
         Err(error) if error.is_not_found() => {
             let password = random_password();
             let verifier = Verifier::new(&password, &mut rand::rng());
-            store(&verifier)?;
+            store_verifier(disk, &verifier)?;
             Ok((verifier, Some(password)))
         }
         Err(error) => Err(io_error("could not read the password file", error)),
     }
+}
+
+fn store_verifier(disk: &dyn Disk, verifier: &Verifier) -> Result<()> {
+    atomic_write(disk, Path::new(PASSWORD_FILE), verifier.to_string().as_bytes())
+        .map_err(|e| io_error("could not keep the password", e))
 }
 
 fn random_password() -> String {

@@ -1,13 +1,20 @@
 //! A session: one connection's settings, transaction, statements and portals, and the loop that serves it.
 
 mod auth;
+mod command;
 mod copy;
+mod cursor;
 mod execute;
 mod extended;
-mod wire;
+pub mod interrupt;
+mod prepared;
+mod rows;
+mod transaction;
+pub mod wire;
+mod write;
 
 pub use auth::SUPERUSER;
-pub(crate) use execute::format_of;
+pub(crate) use rows::format_of;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -16,23 +23,30 @@ use std::sync::Arc;
 use datafusion::execution::session_state::SessionState;
 use tidemill_sql::objects::NoObjects;
 use tidemill_sql::planner::{SessionVars, vars};
-use tidemill_sql::text::{Context, TimeZone};
+use tidemill_sql::statement::Parsed;
+use tidemill_sql::text::Context;
 use tidemill_sql::{Result, SqlError, SqlState, parse};
-use tidemill_stream::engine::{Level, WriteSet};
-use tokio::sync::Notify;
+use tidemill_stream::engine::Level;
+use tokio::time::Instant;
 
 use crate::activity::{Activity, State};
+use crate::listen::Connection;
 use crate::pg::backend::{self, TransactionStatus};
 use crate::pg::frontend::Frontend;
 use crate::pg::wire_error::{Notice, ProtocolError, Recovery, Severity};
 use crate::query;
-use crate::server::{Peer, Server};
+use crate::registry::Entry;
+use crate::server::Server;
 use crate::settings::{InsertLevel, SessionSettings};
 use crate::system::{SessionInfo, Snapshots};
 
 use auth::Opened;
-use extended::{Portal, Prepared};
-use wire::{Closed, Socket, Wire};
+use execute::Step;
+use extended::Portal;
+use interrupt::Interrupt;
+use prepared::Prepared;
+use transaction::Transaction;
+use wire::{Closed, Received, Socket, Wire};
 
 pub struct Session {
     server: Arc<Server>,
@@ -43,12 +57,19 @@ pub struct Session {
     began_us: i64,
     statements: HashMap<String, Arc<Prepared>>,
     portals: HashMap<String, Portal>,
+    next_portal: u64,
+    /// Portals from here on were made in the current transaction.
+    first_portal: u64,
     /// Inserts that were planned for a text, so that a repeated one is not parsed again.
     inserts: lru::LruCache<String, Arc<crate::insert::InsertPlan>>,
-    cancel: Arc<Notify>,
+    interrupt: Arc<Interrupt>,
+    /// When the statement of the extended protocol that is under way has taken too long.
+    deadline: Option<Instant>,
     activity: Arc<Activity>,
     /// Whether the activity says that a statement runs.
     busy: bool,
+    /// The server's end of the connection.
+    server_address: Option<SocketAddr>,
 }
 
 /// Texts of inserts whose plans a session keeps.
@@ -56,72 +77,97 @@ const INSERT_CACHE_ENTRIES: usize = 64;
 /// Longest text that is kept.
 const INSERT_CACHE_TEXT_BYTES_MAX: usize = 4096;
 /// Prepared statements of a session at most.
-pub const STATEMENTS_MAX: usize = 10_000;
-
-/// Where a session is with respect to transactions.
-enum Transaction {
-    None,
-    /// Statements of one string, or of one pipeline up to Sync: committed at its end.
-    Implicit(Option<WriteSet>),
-    Open(Option<WriteSet>),
-    Failed,
-}
+const STATEMENTS_MAX: usize = 10_000;
+/// Cursors and portals of a session at most.
+const PORTALS_MAX: usize = 10_000;
 
 /// Serves a connection to its end.
-pub async fn run(server: Arc<Server>, socket: Box<dyn Socket>, peer: Peer, client: Option<SocketAddr>) {
+pub async fn run(server: Arc<Server>, socket: Box<dyn Socket>, connection: Connection) {
     let mut wire = Wire::new(socket);
-    let opened = match auth::open(&server, &mut wire, peer).await {
-        Ok(Opened::Session(request)) => request,
-        Ok(Opened::Cancel) => return,
-        Err(closed) => return tracing::debug!(%closed, "a connection was not opened"),
+    let limit = server.config.settings.authentication_timeout();
+    let opened = match tokio::time::timeout(limit, auth::open(&server, &mut wire, connection.peer)).await {
+        Ok(Ok(Opened::Session(request))) => request,
+        Ok(Ok(Opened::Cancel)) => return,
+        Ok(Err(closed)) => return tracing::debug!(%closed, "a connection was not opened"),
+        Err(_) => return tracing::debug!("a connection took too long to authenticate"),
     };
-    let (process_id, secret, cancel) = server.register();
+    let limit = server.config.settings.max_connections();
+    let entry = match server.sessions.register(&opened.user, connection.client, limit) {
+        Ok(entry) => entry,
+        Err(error) => {
+            auth::refuse(&mut wire, ProtocolError::fatal(error)).await;
+            return;
+        }
+    };
     let mut settings = SessionSettings::new(Arc::clone(&server.config.settings), &opened.user);
     let started = settings.apply_startup(&opened.settings);
-    let user = opened.user.clone();
-    let mut session = Session {
-        server: Arc::clone(&server),
-        settings,
-        user: opened.user,
-        transaction: Transaction::None,
-        began_us: vars::now_us(),
-        statements: HashMap::new(),
-        portals: HashMap::new(),
-        inserts: lru::LruCache::new(
-            std::num::NonZeroUsize::new(INSERT_CACHE_ENTRIES).unwrap_or(std::num::NonZeroUsize::MIN),
-        ),
-        cancel,
-        activity: Arc::new(Activity::new(process_id, user, client)),
-        busy: false,
-    };
-    server.show(Arc::clone(&session.activity));
+    let mut session = Session::new(&server, settings, opened.user, &entry, &connection);
     let closed = match started {
         Ok(notices) => {
-            session.greet(&mut wire, process_id, &secret, notices);
+            session.greet(&mut wire, &entry, notices);
             session.serve(&mut wire).await.err()
         }
         Err(error) => Some(auth::refuse(&mut wire, ProtocolError::fatal(error)).await),
     };
-    server.unregister(process_id);
     if let Some(closed) = closed {
         tracing::debug!(%closed, "a session ended");
     }
 }
 
 impl Session {
-    fn greet(&mut self, wire: &mut Wire, process_id: u32, secret: &[u8], notices: Vec<Notice>) {
+    fn new(
+        server: &Arc<Server>,
+        settings: SessionSettings,
+        user: String,
+        entry: &Entry,
+        connection: &Connection,
+    ) -> Self {
+        let entries = std::num::NonZeroUsize::new(INSERT_CACHE_ENTRIES);
+        Self {
+            server: Arc::clone(server),
+            settings,
+            user,
+            transaction: Transaction::None,
+            began_us: vars::now_us(),
+            statements: HashMap::new(),
+            portals: HashMap::new(),
+            next_portal: 0,
+            first_portal: 0,
+            inserts: lru::LruCache::new(entries.unwrap_or(std::num::NonZeroUsize::MIN)),
+            interrupt: Arc::clone(&entry.interrupt),
+            deadline: None,
+            activity: Arc::clone(&entry.activity),
+            busy: false,
+            server_address: connection.server,
+        }
+    }
+
+    fn greet(&mut self, wire: &mut Wire, entry: &Entry, notices: Vec<Notice>) {
         for (name, value) in self.settings.initial_reports() {
             backend::parameter_status(&mut wire.out, name, &value);
         }
-        backend::backend_key_data(&mut wire.out, process_id, secret);
+        backend::backend_key_data(&mut wire.out, entry.activity.process_id, &entry.secret);
         self.notices(wire, notices);
         self.ready(wire);
     }
 
     async fn serve(&mut self, wire: &mut Wire) -> std::result::Result<(), Closed> {
+        match self.answer_messages(wire).await {
+            Err(Closed::Terminated) => {
+                let error = SqlError::new(
+                    SqlState::ADMIN_SHUTDOWN,
+                    "terminating connection due to administrator command",
+                );
+                Err(auth::refuse(wire, ProtocolError::fatal(error)).await)
+            }
+            ended => ended,
+        }
+    }
+
+    async fn answer_messages(&mut self, wire: &mut Wire) -> std::result::Result<(), Closed> {
         let mut skipping = false;
         loop {
-            match wire.receive().await? {
+            match self.receive(wire).await? {
                 Err(error) if error.recovery == Recovery::Close => {
                     return Err(auth::refuse(wire, error).await);
                 }
@@ -135,7 +181,10 @@ impl Session {
                 Ok(Frontend::Terminate) => return Ok(()),
                 Ok(Frontend::Sync) => {
                     skipping = false;
-                    self.end_implicit(wire).await;
+                    self.deadline = None;
+                    if let Err(error) = self.end_implicit().await {
+                        self.fail(wire, &error);
+                    }
                     self.ready(wire);
                 }
                 Ok(Frontend::Query(text)) if !skipping => {
@@ -151,7 +200,7 @@ impl Session {
                 }
                 Ok(_) if skipping => {}
                 Ok(message) => {
-                    if let Err(error) = self.extended(wire, message).await? {
+                    if let Err(error) = self.guarded_extended(wire, message).await? {
                         self.fail(wire, &error);
                         skipping = true;
                     }
@@ -160,13 +209,70 @@ impl Session {
         }
     }
 
+    /// The next message. Waiting for it ends with the session, or when the client has been idle for too long.
+    async fn receive(&mut self, wire: &mut Wire) -> std::result::Result<Received, Closed> {
+        if let Some(received) = wire.received() {
+            return Ok(received);
+        }
+        let current = self.settings.current();
+        let (limit, state, message) = if self.in_block() {
+            (
+                current.idle_in_transaction_session_timeout,
+                SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+                "terminating connection due to idle-in-transaction timeout",
+            )
+        } else {
+            (
+                current.idle_session_timeout,
+                SqlState::IDLE_SESSION_TIMEOUT,
+                "terminating connection due to idle-session timeout",
+            )
+        };
+        let interrupt = Arc::clone(&self.interrupt);
+        tokio::select! {
+            biased;
+            received = wire.receive() => received,
+            () = interrupt.terminated() => Err(Closed::Terminated),
+            () = elapsed(limit) => {
+                let error = ProtocolError::fatal(SqlError::new(state, message));
+                Err(auth::refuse(wire, error).await)
+            }
+        }
+    }
+
+    fn statement_deadline(&self) -> Option<Instant> {
+        self.settings.current().statement_timeout.map(|limit| Instant::now() + limit)
+    }
+
+    /// The time limit counts from the first message to the end of Execute.
+    async fn guarded_extended(&mut self, wire: &mut Wire, message: Frontend) -> Step {
+        let executes = matches!(message, Frontend::Execute { .. });
+        if self.deadline.is_none() {
+            self.deadline = self.statement_deadline();
+        }
+        let interrupt = Arc::clone(&self.interrupt);
+        let done = interrupt.guard(self.deadline, self.extended(wire, message)).await;
+        if executes {
+            self.deadline = None;
+            interrupt.forget_cancel();
+        }
+        done
+    }
+
     /// The simple protocol: all statements of a string, one after the other, up to the first error.
     async fn simple(&mut self, wire: &mut Wire, text: &str) -> std::result::Result<(), Closed> {
         self.portals.remove("");
-        if let Some(plan) = self.cached_insert(text) {
-            if let Err(error) = self.insert_now(wire, &plan, &[]).await {
-                self.fail(wire, &error);
+        let interrupt = Arc::clone(&self.interrupt);
+        if !matches!(self.transaction, Transaction::Failed(_))
+            && let Some(plan) = self.cached_insert(text)
+        {
+            let deadline = self.statement_deadline();
+            let work = async { Ok(self.insert_now(&plan, &[]).await) };
+            match interrupt.guard(deadline, work).await? {
+                Ok(outcome) => outcome.complete(wire),
+                Err(error) => self.fail(wire, &error),
             }
+            interrupt.forget_cancel();
             return Ok(());
         }
         self.show_busy(text);
@@ -181,20 +287,45 @@ impl Session {
             backend::empty_query_response(&mut wire.out);
             return Ok(());
         }
-        let several = statements.len() > 1;
-        if several && matches!(self.transaction, Transaction::None) {
-            self.transaction = Transaction::Implicit(None);
+        if statements.len() > 1 {
+            self.begin_implicit();
         }
-        let whole = (!several).then_some(text);
-        for parsed in statements {
+        let whole = (statements.len() == 1).then_some(text);
+        let last = statements.len() - 1;
+        for (i, parsed) in statements.into_iter().enumerate() {
             let offset = parsed.offset;
-            if let Err(error) = self.execute(wire, parsed, whole).await? {
+            let deadline = self.statement_deadline();
+            let work = self.simple_statement(wire, parsed, whole, i == last);
+            let done = interrupt.guard(deadline, work).await?;
+            interrupt.forget_cancel();
+            if let Err(error) = done {
                 self.fail(wire, &error.moved_by(offset));
                 break;
             }
         }
-        self.end_implicit(wire).await;
         Ok(())
+    }
+
+    /// The last statement of a string is done only when what the string has written is committed.
+    async fn simple_statement(
+        &mut self,
+        wire: &mut Wire,
+        parsed: Parsed,
+        whole: Option<&str>,
+        is_last: bool,
+    ) -> Step {
+        let mut outcome = match self.execute(wire, parsed, whole, vec![]).await? {
+            Ok(outcome) => outcome,
+            Err(error) => return Ok(Err(error)),
+        };
+        if let Err(error) = self.send(wire, &mut outcome).await? {
+            return Ok(Err(error));
+        }
+        if is_last && let Err(error) = self.end_implicit().await {
+            return Ok(Err(error));
+        }
+        outcome.complete(wire);
+        Ok(Ok(()))
     }
 
     fn cached_insert(&mut self, text: &str) -> Option<Arc<crate::insert::InsertPlan>> {
@@ -209,37 +340,19 @@ impl Session {
         }
     }
 
-    /// Commits what an implicit transaction has gathered.
-    async fn end_implicit(&mut self, wire: &mut Wire) {
-        if !matches!(self.transaction, Transaction::Implicit(_)) {
-            return;
-        }
-        let Transaction::Implicit(Some(set)) = std::mem::replace(&mut self.transaction, Transaction::None)
-        else {
-            return;
-        };
-        if let Err(error) = set.commit(self.level()).await {
-            self.fail(wire, &error.into_sql(tidemill_sql::planner::plan_error));
-        }
-    }
-
     /// Reports an error; a transaction is over for everything but its end.
     fn fail(&mut self, wire: &mut Wire, error: &SqlError) {
         if error.state == SqlState::INTERNAL_ERROR {
             tracing::error!(message = error.message, "an internal error");
         }
         backend::error_response(&mut wire.out, Severity::Error, error);
-        self.transaction = match std::mem::replace(&mut self.transaction, Transaction::None) {
-            Transaction::Open(_) | Transaction::Failed => Transaction::Failed,
-            _ => Transaction::None,
-        };
+        self.fail_transaction();
     }
 
     /// Lets other sessions see the statement.
     fn show_busy(&mut self, text: &str) {
         self.busy = true;
-        let in_block = matches!(self.transaction, Transaction::Open(_));
-        let began_us = if in_block { self.began_us } else { vars::now_us() };
+        let began_us = if self.in_block() { self.began_us } else { vars::now_us() };
         self.activity.start(text, &self.settings.current().application_name, began_us);
     }
 
@@ -248,7 +361,7 @@ impl Session {
             self.activity.wait(match self.transaction {
                 Transaction::None | Transaction::Implicit(_) => State::Idle,
                 Transaction::Open(_) => State::IdleInTransaction,
-                Transaction::Failed => State::IdleInFailedTransaction,
+                Transaction::Failed(_) => State::IdleInFailedTransaction,
             });
         }
     }
@@ -272,7 +385,7 @@ impl Session {
             match self.transaction {
                 Transaction::None | Transaction::Implicit(_) => TransactionStatus::Idle,
                 Transaction::Open(_) => TransactionStatus::InTransaction,
-                Transaction::Failed => TransactionStatus::Failed,
+                Transaction::Failed(_) => TransactionStatus::Failed,
             },
         );
     }
@@ -293,23 +406,22 @@ impl Session {
         }
     }
 
-    /// Inside a block the clock of `now()` stands still.
+    /// Inside a transaction the clock of `now()` stands still.
     fn start_statement(&mut self) {
-        if !matches!(self.transaction, Transaction::Open(_)) {
+        if matches!(self.transaction, Transaction::None) {
             self.began_us = vars::now_us();
         }
     }
 
     fn context(&self) -> Context {
-        let zone = self.settings.current().time_zone.name().to_string();
-        Context { now_us: self.began_us, zone: TimeZone::parse(&zone).unwrap_or(TimeZone::UTC) }
+        Context { now_us: self.began_us, zone: self.settings.current().zone.clone() }
     }
 
     fn vars(&self) -> SessionVars {
         SessionVars {
             transaction_now_us: self.began_us,
             statement_now_us: vars::now_us(),
-            zone: self.context().zone,
+            zone: self.settings.current().zone.clone(),
             user: self.user.clone(),
             database: crate::tables::DATABASE.into(),
             search_path: crate::tables::existing(&self.settings.current().search_path),
@@ -325,7 +437,7 @@ impl Session {
             user: self.user.clone(),
             search_path: vars.search_path.clone(),
             settings: self.settings.clone(),
-            server: self.activity.client.map(|_| self.server.config.listen),
+            server: self.server_address,
             client: self.activity.client,
         };
         query::state_for(&self.server, vars, info)
@@ -339,5 +451,12 @@ impl Session {
         }
         let ids = names.iter().map(|n| Ok(self.server.catalog.view(n)?.id())).collect::<Result<Vec<_>>>()?;
         Ok(Some(ids.into()))
+    }
+}
+
+async fn elapsed(limit: Option<std::time::Duration>) {
+    match limit {
+        Some(limit) => tokio::time::sleep(limit).await,
+        None => std::future::pending().await,
     }
 }

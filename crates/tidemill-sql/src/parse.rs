@@ -123,6 +123,7 @@ impl<'a> StatementParser<'a> {
         let first = self.parser.peek_token();
         let Token::Word(word) = &first.token else { return self.other() };
         match word.keyword {
+            Keyword::CREATE | Keyword::ALTER | Keyword::DROP if self.names_a_role() => self.session(),
             Keyword::CREATE | Keyword::ALTER | Keyword::DROP | Keyword::TRUNCATE | Keyword::EXPLAIN => {
                 match self.stream_statement()? {
                     Some(statement) => Ok(statement),
@@ -136,10 +137,18 @@ impl<'a> StatementParser<'a> {
                 "MOVE" => self.cursor(),
                 "SET" | "RESET" | "SHOW" | "DISCARD" | "BEGIN" | "START" | "COMMIT" | "END" | "ROLLBACK"
                 | "ABORT" | "SAVEPOINT" | "RELEASE" | "PREPARE" | "EXECUTE" | "DEALLOCATE" | "LISTEN"
-                | "UNLISTEN" | "VACUUM" | "ANALYZE" | "ANALYSE" | "CHECKPOINT" => self.session(),
+                | "NOTIFY" | "LOCK" | "UNLISTEN" | "VACUUM" | "ANALYZE" | "ANALYSE" | "CHECKPOINT" => {
+                    self.session()
+                }
                 _ => self.other(),
             },
         }
+    }
+
+    /// Whether the word after the first is that of a role.
+    fn names_a_role(&self) -> bool {
+        matches!(&self.parser.peek_nth_token(1).token, Token::Word(w)
+            if ["ROLE", "USER", "GROUP"].iter().any(|word| w.value.eq_ignore_ascii_case(word)))
     }
 
     /// Everything that is not ours.

@@ -57,6 +57,9 @@ pub enum Statement {
         name: Name,
     },
     Begin {
+        /// Written `START TRANSACTION`.
+        start: bool,
+        /// Settings and their values.
         modes: Vec<(String, String)>,
     },
     Commit {
@@ -102,7 +105,11 @@ pub enum Statement {
     /// `None` is ALL.
     Close(Option<String>),
     Copy(Copy),
-    Listen(String),
+    /// `ALTER ROLE name PASSWORD 'text'`; `None` is NULL.
+    AlterRole {
+        name: String,
+        password: Option<String>,
+    },
     Unlisten,
     Vacuum,
     Analyze,

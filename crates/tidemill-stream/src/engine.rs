@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use parking_lot::{Mutex, RwLock};
@@ -34,7 +35,7 @@ pub(crate) use maintain::run_schema;
 pub(crate) use write_set::RunningDelta;
 pub use write_set::WriteSet;
 
-/// Bytes of events and deltas that may wait for the folder; a writer beyond that waits itself.
+/// Bytes of events and deltas that may wait; a writer beyond that waits itself.
 pub const QUEUE_BYTES_MAX: usize = 64 << 20;
 
 /// When a write is acknowledged.
@@ -56,6 +57,8 @@ pub struct Options {
     pub segment_bytes: u64,
     /// State in memory beyond this goes to disk.
     pub memory_bytes: usize,
+    /// How long a small group gathers the writes of other sessions.
+    pub commit_delay: Duration,
     /// Larger states are written to runs, smaller ones into the checkpoint's record.
     pub inline_bytes: usize,
     /// Decoded blocks of runs that are kept in memory.
@@ -70,6 +73,7 @@ impl Default for Options {
             checkpoint_log_bytes: 256 << 10,
             segment_bytes: 16 << 20,
             memory_bytes: 512 << 20,
+            commit_delay: Duration::ZERO,
             inline_bytes: 1 << 20,
             cache_bytes: 128 << 20,
             reserve_bytes: 256 << 10,
@@ -88,7 +92,7 @@ pub enum Part {
     Truncate { view: ViewId },
 }
 
-/// What travels to the folder.
+/// What travels to the committer.
 pub(crate) struct Write {
     parts: Vec<Part>,
     /// Of the parts.
@@ -214,7 +218,18 @@ impl Engine {
 
     /// Writes all parts at one commit and returns when `level` is reached. Waits while the queue is full.
     pub async fn write(&self, parts: Vec<Part>, level: Level) -> Result<()> {
-        self.submit(parts, level, None).await
+        self.submit(parts, level, None, || ()).await
+    }
+
+    /// Like [`Engine::write`]. `submitted` is told when the write can't be taken back any more; before that, while it
+    /// waits for room, dropping the future takes it back.
+    pub async fn write_with(
+        &self,
+        parts: Vec<Part>,
+        level: Level,
+        submitted: impl FnOnce() + Send,
+    ) -> Result<()> {
+        self.submit(parts, level, None, submitted).await
     }
 
     async fn submit(
@@ -222,6 +237,7 @@ impl Engine {
         parts: Vec<Part>,
         level: Level,
         running: Option<Arc<write_set::Running>>,
+        submitted: impl FnOnce() + Send,
     ) -> Result<()> {
         let bytes: usize = parts.iter().map(Part::bytes).sum();
         let permits = bytes.clamp(1, QUEUE_BYTES_MAX) as u32;
@@ -229,6 +245,7 @@ impl Engine {
             .acquire_many_owned(permits)
             .await
             .map_err(|_| self.shared.stopped())?;
+        submitted();
         if level == Level::Async {
             let write = Write { parts, bytes, level, running, answer: None, _room: room };
             return self.shared.queue.push(write).map_err(|_| self.shared.stopped());
@@ -274,6 +291,11 @@ impl Engine {
     /// Bytes on disk: log and runs.
     pub fn disk_bytes(&self) -> u64 {
         self.shared.log_bytes.load(Ordering::Relaxed) + self.shared.run_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The error of the disk after which the engine takes nothing more.
+    pub fn failure(&self) -> Option<String> {
+        self.shared.fatal.cause()
     }
 
     /// Commit groups since the start.

@@ -11,7 +11,7 @@ use bytesize::ByteSize;
 use comfy_table::Table;
 use futures::SinkExt;
 use indicatif::{ProgressBar, ProgressStyle};
-use tidemill_server::server::{Config, Server};
+use tidemill_server::server::{Config, Listener, Server};
 use tidemill_server::settings::Settings;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
@@ -56,17 +56,16 @@ pub async fn run(demo: Demo) -> Result<(), String> {
     let settings = Settings::load(None, &[]).map_err(|e| e.to_string())?;
     let config = Config {
         data_dir: demo.data_dir.clone(),
-        listen: demo.listen,
         password: None,
         trust_loopback: true,
         settings: Arc::new(settings),
     };
     let (server, _) = Server::open(config).await.map_err(|e| e.to_string())?;
-    let listener = server.bind().await.map_err(|e| e.to_string())?;
-    let address = listener.local_addr().map_err(|e| e.to_string())?;
+    let listeners = server.listen(&[demo.listen]).await.map_err(|e| e.to_string())?;
+    let address = listeners.iter().find_map(Listener::address).unwrap_or(demo.listen);
     let serving = {
         let server = Arc::clone(&server);
-        tokio::spawn(async move { server.serve(listener).await })
+        tokio::spawn(async move { server.serve(listeners).await })
     };
     let shown = show(&demo, &server, address).await;
     if shown.is_ok() && !demo.once {

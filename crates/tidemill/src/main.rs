@@ -2,14 +2,15 @@
 
 mod demo;
 
+use std::io::Write;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
-use tidemill_server::server::{Config, Server};
-use tidemill_server::settings::Settings;
+use tidemill_server::server::{Config, Listener, Server};
+use tidemill_server::settings::{DEFAULT_FILE, Settings};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -34,17 +35,22 @@ enum Command {
     /// Play the data of four real wind turbines through a stream into continuous views, show what the views say, and
     /// go on serving.
     Demo(demo::Demo),
+    /// Print a configuration file with every setting, its meaning and its default.
+    Config,
 }
 
 #[derive(clap::Args)]
 struct Serve {
     /// Where everything is kept; made if it does not exist.
     #[arg(long, value_name = "DIR")]
-    data_dir: PathBuf,
-    /// Address and port to listen on; nothing beyond loopback unless this says so.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7432")]
-    listen: SocketAddr,
-    /// Settings; `tidemill` has every one with its default and meaning compiled in, see SHOW ALL.
+    data_dir: Option<PathBuf>,
+    /// Addresses and ports to listen on, repeated or separated by commas [default: 127.0.0.1:7432].
+    ///
+    /// Nothing beyond loopback is listened on unless this, or the configuration file, says so. There is always a Unix
+    /// socket in the data directory, for the system user that runs the server.
+    #[arg(long, value_name = "ADDRESS:PORT", value_delimiter = ',')]
+    listen: Vec<String>,
+    /// Settings; `tidemill config` prints a file of all of them with their meanings and defaults.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Set the superuser's password to the first line of this file.
@@ -56,12 +62,14 @@ struct Serve {
 }
 
 fn main() -> ExitCode {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("TIDEMILL_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    let done = match Arguments::parse().command {
+    let arguments = Arguments::parse();
+    let done = match arguments.command {
         Command::Serve(serve) => run(serve),
-        Command::Demo(demo) => runtime().and_then(|r| r.block_on(demo::run(demo))),
+        Command::Demo(demo) => {
+            start_log("info");
+            runtime().and_then(|r| r.block_on(demo::run(demo)))
+        }
+        Command::Config => print(DEFAULT_FILE),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -72,61 +80,130 @@ fn main() -> ExitCode {
     }
 }
 
+/// `TIDEMILL_LOG` says more precisely what is logged, per module.
+fn start_log(level: &str) {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("TIDEMILL_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}
+
+fn print(text: &str) -> Result<(), String> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        outcome => outcome.map_err(|e| e.to_string()),
+    }
+}
+
 fn run(serve: Serve) -> Result<(), String> {
-    let password = match &serve.superuser_password_file {
-        None => None,
-        Some(path) => {
-            let text = std::fs::read_to_string(path)
-                .map_err(|e| format!("could not read {}: {e}", path.display()))?;
-            let first = text.lines().next().filter(|line| !line.is_empty());
-            Some(
-                first
-                    .ok_or_else(|| format!("{} has no password in its first line", path.display()))?
-                    .to_string(),
-            )
-        }
-    };
     let settings = Settings::load(serve.config.as_deref(), &[]).map_err(|e| e.to_string())?;
-    let config = Config {
-        data_dir: serve.data_dir,
-        listen: serve.listen,
-        password,
-        trust_loopback: serve.trust_loopback,
-        settings: Arc::new(settings),
-    };
-    runtime()?.block_on(serve_until_signal(config))
+    start_log(log_level(&settings.log_min_messages()));
+    for notice in settings.notices() {
+        tracing::warn!("{}", notice.body.message);
+    }
+    let password = serve.superuser_password_file.as_deref().map(first_line).transpose()?;
+    let data_dir = serve
+        .data_dir
+        .or_else(|| settings.data_directory())
+        .ok_or("say where the data is: --data-dir DIR, or data_directory in the configuration file")?;
+    let config =
+        Config { data_dir, password, trust_loopback: serve.trust_loopback, settings: Arc::new(settings) };
+    runtime()?.block_on(serve_until_signal(config, &serve.listen))
+}
+
+fn first_line(path: &Path) -> Result<String, String> {
+    let text =
+        std::fs::read_to_string(path).map_err(|e| format!("could not read {}: {e}", path.display()))?;
+    let first = text.lines().next().filter(|line| !line.is_empty());
+    first.map(str::to_owned).ok_or_else(|| format!("{} has no password in its first line", path.display()))
+}
+
+/// PostgreSQL's message levels in the terms of the log.
+fn log_level(min_messages: &str) -> &'static str {
+    match min_messages {
+        "debug5" | "debug4" | "debug3" => "trace",
+        "debug2" | "debug1" | "debug" => "debug",
+        "warning" => "warn",
+        "error" | "log" | "fatal" | "panic" => "error",
+        _ => "info",
+    }
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, String> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|e| e.to_string())
 }
 
-async fn serve_until_signal(config: Config) -> Result<(), String> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (server, password) = Server::open(config).await.map_err(|e| e.to_string())?;
-    let listener = server.bind().await.map_err(|e| e.to_string())?;
-    let address = listener.local_addr().map_err(|e| e.to_string())?;
+async fn serve_until_signal(config: Config, listen: &[String]) -> Result<(), String> {
+    let addresses = addresses(&config.settings, listen).await?;
+    let (server, password) = Server::open(config).await.map_err(|e| one_line(&e))?;
+    let listeners = server.listen(&addresses).await.map_err(|e| one_line(&e))?;
+    let bound: Vec<SocketAddr> = listeners.iter().filter_map(Listener::address).collect();
     if let Some(password) = password {
         eprintln!(
             "The password of the user \"postgres\" is {password} (shown once; it is kept as a verifier only)."
         );
     }
-    tracing::info!(%address, "ready for connections");
-    eprintln!("Connect with: psql -h {} -p {} -U postgres tidemill", address.ip(), address.port());
-    let mut terminate = signal(SignalKind::terminate()).map_err(|e| e.to_string())?;
-    let stopper = Arc::clone(&server);
-    let signals = tokio::spawn(async move {
+    for address in &bound {
+        tracing::info!(%address, "ready for connections");
+    }
+    if let Some(address) = bound.first() {
+        eprintln!("Connect with: psql -h {} -p {} -U postgres tidemill", address.ip(), address.port());
+    }
+    let signals = tokio::spawn(stop_at_signals(Arc::clone(&server)));
+    let served = server.serve(listeners).await.map_err(|e| one_line(&e));
+    signals.abort();
+    served?;
+    match server.failure() {
+        Some(cause) => Err(cause),
+        None => Ok(()),
+    }
+}
+
+/// The addresses of the command line, or else those of the settings.
+async fn addresses(settings: &Settings, listen: &[String]) -> Result<Vec<SocketAddr>, String> {
+    let mut wanted: Vec<String> = listen.to_vec();
+    if wanted.is_empty() {
+        let port = settings.port();
+        let place = |host: String| match host.as_str() {
+            "localhost" => format!("127.0.0.1:{port}"),
+            "*" => format!("0.0.0.0:{port}"),
+            host if host.contains(':') => format!("[{host}]:{port}"),
+            host => format!("{host}:{port}"),
+        };
+        wanted = settings.listen_addresses().into_iter().map(place).collect();
+    }
+    let mut found = Vec::new();
+    for text in wanted {
+        let all = tokio::net::lookup_host(&text).await.map_err(|e| {
+            format!("\"{text}\" is not an address to listen on: {e} (for example 127.0.0.1:7432)")
+        })?;
+        found.extend(all);
+    }
+    Ok(found)
+}
+
+fn one_line(error: &tidemill_server::SqlError) -> String {
+    match &error.hint {
+        Some(hint) => format!("{} ({hint})", error.message),
+        None => error.message.clone(),
+    }
+}
+
+/// The first SIGTERM or Ctrl-C ends the sessions and writes a checkpoint; a second one ends the process at once, which
+/// loses nothing: the next start replays the log.
+async fn stop_at_signals(server: Arc<Server>) -> Result<(), std::io::Error> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    for is_first in [true, false] {
         tokio::select! {
             _ = terminate.recv() => {}
-            result = tokio::signal::ctrl_c() => {
-                if let Err(error) = result {
-                    tracing::warn!(%error, "can't wait for Ctrl-C");
-                }
-            }
+            _ = interrupt.recv() => {}
         }
-        stopper.stop();
-    });
-    let served = server.serve(listener).await.map_err(|e| e.to_string());
-    signals.abort();
-    served
+        if is_first {
+            tracing::info!("shutting down; a second signal ends it at once");
+            server.stop();
+        }
+    }
+    tracing::warn!("ended at once; the next start replays the log");
+    std::process::exit(1);
 }

@@ -52,8 +52,9 @@ impl CopyEncoder {
         }
     }
 
-    /// The rows of a batch, whose columns are those of `new`.
-    pub fn rows(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
+    /// The rows of a batch, whose columns are those of `new`; returns where each has ended in `out`.
+    pub fn rows(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<Vec<usize>> {
+        let mut ends = Vec::with_capacity(batch.num_rows());
         let encoders = self.columns.iter().zip(batch.columns());
         let encoders = encoders.map(|(column, array)| ValueEncoder::new(array, column.ty, &self.context));
         let encoders = encoders.collect::<Result<Vec<_>>>()?;
@@ -66,9 +67,10 @@ impl CopyEncoder {
                 }
                 CopyFormat::Text(options) => self.text_row(row, &encoders, options, &mut value, out)?,
             }
+            ends.push(out.len());
         }
         self.value = value;
-        Ok(())
+        Ok(ends)
     }
 
     /// What comes after the last row.

@@ -355,32 +355,12 @@ fn salt_password(password: &str, salt: &[u8], iterations: u32) -> Key {
     pbkdf2::pbkdf2_hmac_array::<Sha256, 32>(prepared.as_bytes(), salt, iterations)
 }
 
-/// SASLprep (RFC 4013) as far as it goes without Unicode's normalisation tables: spaces become one kind of
-/// space, invisible characters vanish. As in PostgreSQL, a password with characters that may not be in one is
-/// taken as it is.
+/// As in PostgreSQL, a password with characters that SASLprep (RFC 4013) does not allow is taken as it is.
 fn saslprep(password: &str) -> Cow<'_, str> {
-    if password.is_ascii() {
-        return Cow::Borrowed(password);
+    match stringprep::saslprep(password) {
+        Ok(prepared) if !prepared.is_empty() => prepared,
+        _ => Cow::Borrowed(password),
     }
-    let mapped: String = password
-        .chars()
-        .filter_map(|character| match character {
-            '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' => {
-                Some(' ')
-            }
-            '\u{ad}'
-            | '\u{34f}'
-            | '\u{1806}'
-            | '\u{180b}'..='\u{180d}'
-            | '\u{200b}'..='\u{200d}'
-            | '\u{2060}'
-            | '\u{fe00}'..='\u{fe0f}'
-            | '\u{feff}' => None,
-            other => Some(other),
-        })
-        .collect();
-    let prohibited = mapped.is_empty() || mapped.chars().any(char::is_control);
-    if prohibited { Cow::Borrowed(password) } else { Cow::Owned(mapped) }
 }
 
 fn hmac(key: &[u8], parts: &[&[u8]]) -> Key {

@@ -36,7 +36,7 @@ pub async fn open(server: &Server, wire: &mut Wire, peer: Peer) -> Result<Opened
                 wire.send_byte(b'N').await?;
             }
             Ok(Startup::Cancel { process_id, secret_key }) => {
-                server.cancel(process_id, &secret_key);
+                server.sessions.cancel_request(process_id, &secret_key);
                 return Ok(Opened::Cancel);
             }
             Ok(Startup::Session(request)) => break request,
@@ -109,7 +109,8 @@ async fn scram(server: &Server, wire: &mut Wire, user: &str) -> Result<Result<()
         Ok(body) => body,
         Err(error) => return Ok(Err(error.error)),
     };
-    let verifier = (user == SUPERUSER).then(|| server.verifier());
+    let verifier = server.verifier();
+    let verifier = (user == SUPERUSER).then_some(verifier.as_ref());
     let mut exchange = Exchange::new(user, verifier, server.mock_secret(), &mut rand::rng());
     let reply = match InitialResponse::decode(body).and_then(|first| exchange.first(&first)) {
         Ok(reply) => reply,

@@ -8,17 +8,17 @@ use tidemill_sql::types::Type;
 use tidemill_sql::{SqlError, SqlState, parse};
 use tidemill_stream::stream::StreamDefinition;
 
-use super::execute::{Step, attempt};
+use super::execute::{Outcome, Step, attempt};
+use super::interrupt::Shield;
 use super::wire::Wire;
 use super::{Session, Transaction};
 use crate::copy::{CopyColumn, CopyDecoder, CopyEncoder, CopyFormat};
 use crate::insert::{event_columns, target};
 use crate::pg::backend;
 use crate::pg::frontend::Frontend;
-use crate::query;
 
 impl Session {
-    pub(super) async fn copy(&mut self, wire: &mut Wire, copy: Copy) -> Step {
+    pub(super) async fn copy(&mut self, wire: &mut Wire, copy: Copy) -> Step<Outcome> {
         if copy.endpoint != CopyEndpoint::Client {
             return Ok(Err(SqlError::unsupported(
                 "COPY with a file or program of the server is not supported yet",
@@ -29,7 +29,8 @@ impl Session {
         if copy.to { self.copy_out(wire, copy).await } else { self.copy_in(wire, copy).await }
     }
 
-    async fn copy_in(&mut self, wire: &mut Wire, copy: Copy) -> Step {
+    async fn copy_in(&mut self, wire: &mut Wire, copy: Copy) -> Step<Outcome> {
+        attempt!(self.refuse_read_only("COPY FROM"));
         let CopySource::Relation { name, columns } = &copy.source else {
             return Ok(Err(SqlError::syntax("COPY FROM needs a stream")));
         };
@@ -110,18 +111,20 @@ impl Session {
             attempt!(add(&mut set, batch));
         }
         let rows = decoder.rows();
-        match &mut self.transaction {
-            Transaction::Open(outer) | Transaction::Implicit(outer) => match outer {
-                None => *outer = Some(set),
-                Some(outer) => attempt!(outer.absorb(set).map_err(|e| e.into_sql(plan_error))),
-            },
-            _ => attempt!(set.commit(self.level()).await.map_err(|e| e.into_sql(plan_error))),
+        let server = std::sync::Arc::clone(&self.server);
+        let level = self.level();
+        match self.work() {
+            Some(work) => attempt!(work.add(set, &server.engine)),
+            None => {
+                let shield = Shield::lowered(&self.interrupt);
+                let committed = set.commit_with(level, || shield.raise()).await;
+                attempt!(committed.map_err(|e| e.into_sql(plan_error)));
+            }
         }
-        backend::command_complete(&mut wire.out, &format!("COPY {rows}"));
-        Ok(Ok(()))
+        Ok(Ok(Outcome::Tag(format!("COPY {rows}"))))
     }
 
-    async fn copy_out(&mut self, wire: &mut Wire, copy: Copy) -> Step {
+    async fn copy_out(&mut self, wire: &mut Wire, copy: Copy) -> Step<Outcome> {
         let (statement, text) = match &copy.source {
             CopySource::Query(query) => (ast::Statement::Query(query.clone()), query.to_string()),
             CopySource::Relation { name, columns } => {
@@ -132,9 +135,7 @@ impl Session {
                 (ast::Statement::Query(attempt!(parse::parse_query(&text))), text)
             }
         };
-        let state = self.planner();
-        let plan = attempt!(query::plan(&state, &statement, &text).await);
-        let mut running = attempt!(query::run(&self.server, state, plan, vec![]).await);
+        let mut running = attempt!(self.run_query(&statement, &text, vec![]).await);
         let mut columns = Vec::new();
         for field in running.schema.fields() {
             let name = tidemill_sql::planner::display_name(field.name()).to_string();
@@ -146,12 +147,20 @@ impl Session {
         let mut encoder = CopyEncoder::new(format, columns, &self.context());
         let (mut data, mut rows) = (Vec::new(), 0);
         encoder.start(&mut data);
+        // As in PostgreSQL, clients read one row from each message; the start of the binary format is in the first row's.
+        if wire_format == 0 && !data.is_empty() {
+            attempt!(backend::copy_data(&mut wire.out, |out| out.extend_from_slice(&data)));
+            data.clear();
+        }
         while let Some(batch) = running.stream.next().await {
             let batch = attempt!(batch.map_err(plan_error));
             rows += batch.num_rows();
-            attempt!(encoder.rows(&batch, &mut data));
-            attempt!(backend::copy_data(&mut wire.out, |out| out.extend_from_slice(&data)));
-            data.clear();
+            let mut start = 0;
+            for end in attempt!(encoder.rows(&batch, &mut data)) {
+                attempt!(backend::copy_data(&mut wire.out, |out| out.extend_from_slice(&data[start..end])));
+                start = end;
+            }
+            data.drain(..start);
             wire.flush_if_full().await?;
         }
         encoder.finish(&mut data);
@@ -159,7 +168,6 @@ impl Session {
             attempt!(backend::copy_data(&mut wire.out, |out| out.extend_from_slice(&data)));
         }
         backend::copy_done(&mut wire.out);
-        backend::command_complete(&mut wire.out, &format!("COPY {rows}"));
-        Ok(Ok(()))
+        Ok(Ok(Outcome::Tag(format!("COPY {rows}"))))
     }
 }

@@ -31,6 +31,9 @@ pub enum Closed {
     Client,
     #[error("{0}")]
     Io(#[from] io::Error),
+    /// An administrator wants it, or the server ends.
+    #[error("the connection is terminated")]
+    Terminated,
     /// The reason has been sent to the client.
     #[error("{0}")]
     Refused(String),
@@ -44,13 +47,17 @@ impl Wire {
         Self { socket, decoder: Decoder::default(), out: BytesMut::with_capacity(8 << 10) }
     }
 
+    /// The next message, if it is here already.
+    pub fn received(&mut self) -> Option<Received> {
+        self.decoder.next().transpose()
+    }
+
     /// The next message; sends what has gathered before it waits.
     pub async fn receive(&mut self) -> Result<Received, Closed> {
         loop {
-            match self.decoder.next() {
-                Ok(Some(message)) => return Ok(Ok(message)),
-                Err(error) => return Ok(Err(error)),
-                Ok(None) => self.fill().await?,
+            match self.received() {
+                Some(received) => return Ok(received),
+                None => self.fill().await?,
             }
         }
     }

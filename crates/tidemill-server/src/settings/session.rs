@@ -9,7 +9,7 @@ use super::Settings;
 use super::check::{self, DateOrder};
 use super::current::Current;
 use super::name::{
-    Name, TRANSACTION_NAMES, check_custom_name, effect_notice, hidden, survives_reset_all,
+    Name, OF_TRANSACTION, TRANSACTION_NAMES, check_custom_name, effect_notice, hidden, survives_reset_all,
     transaction_default, unrecognized,
 };
 use super::row::SettingRow;
@@ -193,6 +193,19 @@ impl SessionSettings {
     pub fn transaction_read_only(&self) -> bool {
         let [_, (name, _), _] = &*TRANSACTION_NAMES;
         self.effective(name) == Value::Bool(true)
+    }
+
+    /// Whether everything in the transaction is read at one commit: from REPEATABLE READ on.
+    pub fn keeps_snapshot(&self) -> bool {
+        let [(name, _), _, _] = &*TRANSACTION_NAMES;
+        let level = Kind::Text.raw(&self.effective(name));
+        matches!(level.as_str(), "repeatable read" | "serializable")
+    }
+
+    /// The modes of the transaction, for one that is chained to it.
+    pub fn transaction_modes(&self) -> Vec<(String, String)> {
+        let modes = TRANSACTION_NAMES.iter().zip(OF_TRANSACTION);
+        modes.map(|((name, _), (text, _))| (text.to_owned(), Kind::Text.raw(&self.effective(name)))).collect()
     }
 
     /// All reported settings, for the start of the session.

@@ -24,6 +24,10 @@ settings! {
     "Resource Usage / Memory", Honoured => {
         "memory_limit": quantity(64 << 10, INT_MAX, Unit::Kilobytes), "1GB", Postmaster,
             "Sets the memory for the state of continuous views and for queries together; writers wait and queries fail beyond it.";
+        "query_memory_limit": quantity(1 << 10, INT_MAX, Unit::Kilobytes), "256MB", User,
+            "Sets the memory that one query or cursor may use; sorts and joins go to disk beyond it, what can't fails.";
+        "transaction_memory_limit": quantity(1 << 10, INT_MAX, Unit::Kilobytes), "256MB", User,
+            "Sets the memory that the writes of one transaction may use before it commits.";
     }
     "Streams and Continuous Views", Honoured => {
         "stream_insert_level": Kind::Enum { values: &["async", "sync_receive", "sync_commit"], aliases: &[] },
@@ -35,8 +39,8 @@ settings! {
             "Sets the continuous views that read what this session writes; empty for all.";
         "sliding_window_step_factor": integer(1, 50), "5", User,
             "Sets the default step of a sliding window, as a percentage of its length.";
-        "checkpoint_log_size": quantity(1 << 10, INT_MAX, Unit::Kilobytes), "256MB", Postmaster,
-            "Sets the size of the log that triggers a checkpoint.";
+        "checkpoint_log_size": quantity(64, INT_MAX, Unit::Kilobytes), "256kB", Postmaster,
+            "Sets the size of the log that triggers a checkpoint; it is twice the state's size if that is more.";
         "commit_delay": quantity(0, 100_000, Unit::Microseconds), "0", Postmaster,
             "Sets how long a group commit gathers the inserts of other sessions before it syncs.";
     }

@@ -31,15 +31,17 @@ pub(super) fn register(r: &mut Registry) {
 }
 
 pub(super) fn register_dates(r: &mut Registry) {
-    r.strict2::<Timestamp, Text, Text>("to_char", |_, t, template| Ok(Moment::of(t, None).format(template)));
+    r.maybe2::<Timestamp, Text, Text>("to_char", |_, t, template| {
+        Ok(calendar::is_finite_timestamp(t).then(|| Moment::of(t, None).format(template)))
+    });
     r.strict2::<Interval, Text, Text>(
         "to_char",
         |_, i, template| Ok(Moment::of_interval(i).format(template)),
     );
     r.strict2::<Text, Text, Date>("to_date", |_, text, template| Reader::read(text, template)?.date());
     r.stable(|r| {
-        r.strict2::<Timestamptz, Text, Text>("to_char", |vars, t, template| {
-            Ok(Moment::of(t, Some(&vars.zone)).format(template))
+        r.maybe2::<Timestamptz, Text, Text>("to_char", |vars, t, template| {
+            Ok(calendar::is_finite_timestamp(t).then(|| Moment::of(t, Some(&vars.zone)).format(template)))
         });
         r.strict2::<Text, Text, Timestamptz>("to_timestamp", |vars, text, template| {
             let local = Reader::read(text, template)?.timestamp()?;

@@ -11,11 +11,12 @@ impl StatementParser<'_> {
     pub(super) fn session(&mut self) -> Result<Statement> {
         if self.word("BEGIN") {
             self.optional_work();
-            return Ok(Statement::Begin { modes: self.transaction_modes()? });
+            return Ok(Statement::Begin { start: false, modes: self.transaction_modes()? });
         }
         if self.words(&["START", "TRANSACTION"]) {
-            return Ok(Statement::Begin { modes: self.transaction_modes()? });
+            return Ok(Statement::Begin { start: true, modes: self.transaction_modes()? });
         }
+        self.refused()?;
         if self.word("COMMIT") || self.word("END") {
             self.optional_work();
             return Ok(Statement::Commit { chain: self.chain() });
@@ -38,7 +39,49 @@ impl StatementParser<'_> {
         if self.word("SET") {
             return self.set();
         }
+        if self.words(&["ALTER", "ROLE"]) || self.words(&["ALTER", "USER"]) {
+            return self.alter_role();
+        }
         self.rest_of_session()
+    }
+
+    /// Statements of PostgreSQL that there is nothing for.
+    fn refused(&mut self) -> Result<()> {
+        const REFUSED: [(&[&str], &str); 11] = [
+            (&["PREPARE", "TRANSACTION"], "There are no two-phase commits."),
+            (&["COMMIT", "PREPARED"], "There are no two-phase commits."),
+            (&["ROLLBACK", "PREPARED"], "There are no two-phase commits."),
+            (&["LISTEN"], "Read a continuous view to learn what has changed."),
+            (&["NOTIFY"], "Read a continuous view to learn what has changed."),
+            (&["LOCK"], "Readers and writers do not block each other."),
+            (&["CREATE", "ROLE"], "There is one user, \"postgres\"."),
+            (&["CREATE", "USER"], "There is one user, \"postgres\"."),
+            (&["CREATE", "GROUP"], "There is one user, \"postgres\"."),
+            (&["DROP", "ROLE"], "There is one user, \"postgres\"."),
+            (&["DROP", "USER"], "There is one user, \"postgres\"."),
+        ];
+        match REFUSED.iter().find(|(words, _)| self.words(words)) {
+            Some((words, hint)) => {
+                Err(SqlError::unsupported(format!("{} is not supported", words.join(" ")))
+                    .with_position(1)
+                    .with_hint(*hint))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// `ALTER ROLE postgres [WITH] [ENCRYPTED] PASSWORD 'text'`.
+    fn alter_role(&mut self) -> Result<Statement> {
+        let name = self.identifier()?;
+        self.word("WITH");
+        self.word("ENCRYPTED");
+        if !self.word("PASSWORD") {
+            return Err(SqlError::unsupported("only the password of a role can be changed")
+                .with_position(self.next_position())
+                .with_hint("ALTER ROLE postgres PASSWORD '…'."));
+        }
+        let password = if self.word("NULL") { None } else { Some(self.string()?) };
+        Ok(Statement::AlterRole { name, password })
     }
 
     fn rest_of_session(&mut self) -> Result<Statement> {
@@ -66,9 +109,6 @@ impl StatementParser<'_> {
         if self.word("DEALLOCATE") {
             self.word("PREPARE");
             return Ok(Statement::Deallocate(if self.word("ALL") { None } else { Some(self.identifier()?) }));
-        }
-        if self.word("LISTEN") {
-            return Ok(Statement::Listen(self.identifier()?));
         }
         if self.word("UNLISTEN") {
             if !self.token(&Token::Mul) {

@@ -78,7 +78,7 @@ fn session_statements() {
         matches!(one("SET extra_float_digits = -3"), Statement::Set { value: Some(v), .. } if v == ["-3"])
     );
     assert!(
-        matches!(one("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"), Statement::Begin { modes } if modes.len() == 2)
+        matches!(one("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"), Statement::Begin { modes, .. } if modes.len() == 2)
     );
     assert!(matches!(one("SHOW ALL"), Statement::Show(None)));
     assert!(

@@ -153,9 +153,9 @@ fn from_text(error: &DataFusionError) -> SqlError {
         return SqlError::new(SqlState::UNDEFINED_PARAMETER, format!("there is no parameter {name}"));
     }
     match error {
-        DataFusionError::ResourcesExhausted(_) => {
-            SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory").with_detail(sentence(&text))
-        }
+        DataFusionError::ResourcesExhausted(_) => SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory")
+            .with_detail(sentence(&text))
+            .with_hint("Raise \"query_memory_limit\", or let the query return or combine less at once."),
         DataFusionError::NotImplemented(_) => SqlError::unsupported(lower_first(&text)),
         DataFusionError::SQL(..) => SqlError::syntax(text),
         DataFusionError::Plan(_) | DataFusionError::SchemaError(..) => planning(&text),

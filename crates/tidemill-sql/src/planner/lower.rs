@@ -63,6 +63,8 @@ impl Scope<'_> {
                 let from = self.type_of(&left)?;
                 self.cast(0, left, from, decode(&right)?, Context::Explicit)
             }
+            // As a cast of an unknown, but the type is known from now on.
+            marker::PARAMETER => coerce::cast_expr(left, None, decode(&right)?, Context::Explicit),
             marker::LITERAL => self.cast(0, left, None, decode(&right)?, Context::Explicit),
             marker::CASE => self.case(marker::unpack(left), !string(&right)?.is_empty()),
             marker::IN => self.in_list(left, marker::unpack(right), false),

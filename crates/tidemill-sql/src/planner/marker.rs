@@ -25,6 +25,7 @@ use crate::types::{Scalar, Type};
 
 pub const CALL: &str = "tidemill call";
 pub const CAST: &str = "tidemill cast";
+pub const PARAMETER: &str = "tidemill parameter";
 pub const LITERAL: &str = "tidemill literal";
 pub const CASE: &str = "tidemill case";
 pub const IN: &str = "tidemill in";
@@ -64,6 +65,11 @@ pub fn call(name: &str, args: Vec<ast::Expr>) -> ast::Expr {
 
 pub fn cast(expr: ast::Expr, ty: Type) -> ast::Expr {
     op(CAST, expr, text(encode(ty)))
+}
+
+/// A parameter whose type is declared.
+pub fn parameter(expr: ast::Expr, ty: Type) -> ast::Expr {
+    op(PARAMETER, expr, text(encode(ty)))
 }
 
 /// A number as it is written, perhaps with a minus sign in front.

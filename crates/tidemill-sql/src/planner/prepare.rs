@@ -20,26 +20,37 @@ use crate::types::{Scalar, Type};
 
 /// Prepares a statement for planning in a session whose state is given: its functions are those that may be called.
 pub fn prepare(statement: &mut Statement, state: &SessionState) -> Result<()> {
-    run(statement, state, "")
+    run(statement, state, "", &[])
 }
 
-/// As [`prepare`], with the statement's text, so that errors tell the places of operators.
-pub fn prepare_text(statement: &mut Statement, text: &str, state: &SessionState) -> Result<()> {
-    run(statement, state, text)
+/// As [`prepare`], with the statement's text, so that errors tell the places of operators, and the types of those
+/// parameters that the client has declared.
+pub fn prepare_text(
+    statement: &mut Statement,
+    text: &str,
+    parameters: &[Option<Type>],
+    state: &SessionState,
+) -> Result<()> {
+    run(statement, state, text, parameters)
 }
 
 /// As [`prepare`], for a query alone.
 pub fn prepare_query(query: &mut Query, state: &SessionState) -> Result<()> {
-    run(query, state, "")
+    run(query, state, "", &[])
 }
 
 /// As [`prepare`], for an expression alone.
 pub fn prepare_expr(expr: &mut Expr, state: &SessionState) -> Result<()> {
-    run(expr, state, "")
+    run(expr, state, "", &[])
 }
 
-fn run<T: VisitMut>(node: &mut T, state: &SessionState, text: &str) -> Result<()> {
-    match node.visit(&mut Rewriter { state, text: Text::new(text) }) {
+fn run<T: VisitMut>(
+    node: &mut T,
+    state: &SessionState,
+    text: &str,
+    parameters: &[Option<Type>],
+) -> Result<()> {
+    match node.visit(&mut Rewriter { state, text: Text::new(text), parameters }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
     }
@@ -48,6 +59,7 @@ fn run<T: VisitMut>(node: &mut T, state: &SessionState, text: &str) -> Result<()
 struct Rewriter<'a> {
     state: &'a SessionState,
     text: Text<'a>,
+    parameters: &'a [Option<Type>],
 }
 
 impl VisitorMut for Rewriter<'_> {
@@ -250,6 +262,12 @@ impl Rewriter<'_> {
         }
     }
 
+    /// The type that the client has declared for `$n`.
+    fn declared(&self, name: &str) -> Option<Type> {
+        let number: usize = name.strip_prefix('$')?.parse().ok()?;
+        *self.parameters.get(number.checked_sub(1)?)?
+    }
+
     fn rewrite(&self, expr: Expr) -> Result<Expr> {
         Ok(match expr {
             Expr::Value(value) => match value.value {
@@ -258,6 +276,10 @@ impl Rewriter<'_> {
                 | Value::NationalStringLiteral(s)
                 | Value::UnicodeStringLiteral(s) => marker::text_at(s, value.span),
                 Value::DollarQuotedString(s) => marker::text_at(s.value, value.span),
+                Value::Placeholder(ref name) => match self.declared(name) {
+                    Some(ty) => marker::parameter(Expr::Value(value), ty),
+                    None => Expr::Value(value),
+                },
                 _ => Expr::Value(value),
             },
             Expr::Identifier(ident) if name::is_keyword_function(&ident) => {

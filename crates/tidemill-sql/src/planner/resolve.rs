@@ -157,37 +157,34 @@ fn accepts(overload: &Overload, args: &[Arg]) -> bool {
         (_, None) => true,
         (Param::Is(param), Some(arg)) => coerce::castable(*arg, param, Context::Implicit),
         (Param::AnyArray, Some(arg)) => arg.array,
-        (Param::AnyElement | Param::Any, Some(_)) => true,
+        // `text || any` is not for arrays, as PostgreSQL's anynonarray says.
+        (Param::Any, Some(arg)) => !(arg.array && overload.name == "||"),
+        (Param::AnyElement, Some(_)) => true,
     }) && targets(overload, args).is_ok()
 }
 
 /// The last rules: what the candidates say about each unknown argument, strings first; then the guess that an unknown
 /// argument has the type that all known arguments share.
 fn by_unknown_operands(mut remaining: Vec<&'static Overload>, args: &[Arg]) -> Selection {
-    for (i, _) in args.iter().enumerate().filter(|(_, arg)| arg.is_none()) {
-        let types = |candidates: &[&'static Overload]| -> Vec<Type> {
-            candidates
-                .iter()
-                .filter_map(|o| if let Param::Is(ty) = o.param(i) { Some(ty) } else { None })
-                .collect()
-        };
-        let offered = types(&remaining);
-        let category = if offered.iter().any(|ty| coerce::category(*ty) == 'S') {
-            'S'
-        } else {
-            match offered.first() {
-                Some(first) if offered.iter().all(|ty| coerce::category(*ty) == coerce::category(*first)) => {
-                    coerce::category(*first)
-                }
-                _ => continue,
-            }
-        };
-        let fits =
-            |o: &&'static Overload| matches!(o.param(i), Param::Is(ty) if coerce::category(ty) == category);
-        remaining.retain(fits);
-        let preferred = |o: &Overload| matches!(o.param(i), Param::Is(ty) if coerce::preferred(ty));
-        if remaining.iter().any(|o| preferred(o)) {
-            remaining.retain(|o| preferred(o));
+    let unknowns: Vec<usize> = (0..args.len()).filter(|i| args[*i].is_none()).collect();
+    let categories: Option<Vec<char>> = unknowns.iter().map(|i| category_of(&remaining, *i)).collect();
+    // Only if each unknown argument has a category.
+    if let Some(categories) = categories {
+        let slots: Vec<(usize, char)> = unknowns.into_iter().zip(categories).collect();
+        let fits = |o: &&'static Overload, (i, category): &(usize, char)| matches!(o.param(*i), Param::Is(ty) if coerce::category(ty) == *category);
+        let preferred = |o: &Overload, i: usize| matches!(o.param(i), Param::Is(ty) if coerce::preferred(ty));
+        let wanted: Vec<(usize, bool)> = slots
+            .iter()
+            .map(|slot| (slot.0, remaining.iter().any(|o| fits(o, slot) && preferred(o, slot.0))))
+            .collect();
+        let kept: Vec<_> = remaining
+            .iter()
+            .copied()
+            .filter(|o| slots.iter().all(|slot| fits(o, slot)))
+            .filter(|o| wanted.iter().all(|(i, prefers)| !prefers || preferred(o, *i)))
+            .collect();
+        if !kept.is_empty() {
+            remaining = kept;
         }
     }
     if let [only] = remaining[..] {
@@ -204,6 +201,18 @@ fn by_unknown_operands(mut remaining: Vec<&'static Overload>, args: &[Arg]) -> S
         }
     }
     Selection::Ambiguous
+}
+
+/// The category that the candidates have in common at an argument; strings win.
+fn category_of(candidates: &[&'static Overload], i: usize) -> Option<char> {
+    let types =
+        candidates.iter().filter_map(|o| if let Param::Is(ty) = o.param(i) { Some(ty) } else { None });
+    let categories: Vec<char> = types.map(coerce::category).collect();
+    match categories.first() {
+        _ if categories.contains(&'S') => Some('S'),
+        Some(first) if categories.iter().all(|category| category == first) => Some(*first),
+        _ => None,
+    }
 }
 
 /// What each argument is cast to: the parameter types, with the polymorphic ones filled in.

@@ -172,9 +172,9 @@ impl Queue {
     }
 
     /// The committer waits for something to do, at most for `patience`.
-    fn next(&self, patience: Duration) -> Next {
+    fn next(&self, patience: Duration, delay: Duration) -> Next {
         let mut state = self.state.lock();
-        let mut yielded = false;
+        let mut gathered = false;
         loop {
             if let Some(group) = state.folded.take() {
                 if state.is_for_folder() {
@@ -183,10 +183,9 @@ impl Queue {
                 return Next::Commit(group);
             }
             if state.is_for_committer() {
-                if !yielded {
-                    // Sessions that are about to write run first, if there are any: the group grows, and nobody waits.
-                    yielded = true;
-                    MutexGuard::unlocked(&mut state, std::thread::yield_now);
+                if !gathered {
+                    gathered = true;
+                    MutexGuard::unlocked(&mut state, || gather(delay));
                     continue;
                 }
                 return Next::Fold(state.take());
@@ -199,6 +198,15 @@ impl Queue {
                 return Next::Idle;
             }
         }
+    }
+}
+
+/// Lets the group grow. Without a delay sessions that are about to write run first, if there are any, and nobody waits.
+fn gather(delay: Duration) {
+    if delay.is_zero() {
+        std::thread::yield_now();
+    } else {
+        std::thread::sleep(delay);
     }
 }
 
@@ -260,7 +268,8 @@ impl Committer {
         let shared = Arc::clone(&self.shared);
         let _abandon = Abandon(&shared.queue);
         loop {
-            match shared.queue.next(if self.unsynced_since.is_some() { LAZY_SYNC } else { IDLE }) {
+            let patience = if self.unsynced_since.is_some() { LAZY_SYNC } else { IDLE };
+            match shared.queue.next(patience, shared.options.commit_delay) {
                 Next::Fold(writes) => self.commit(fold_group(&shared, writes)),
                 Next::Commit(group) => self.commit(group),
                 Next::Idle if self.lacks_commits() => self.try_checkpoint(),

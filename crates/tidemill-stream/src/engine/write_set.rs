@@ -115,6 +115,11 @@ impl WriteSet {
 
     /// Applies everything at one commit.
     pub async fn commit(self, level: Level) -> Result<()> {
+        self.commit_with(level, || ()).await
+    }
+
+    /// Like [`WriteSet::commit`]; `submitted` is as in [`Engine::write_with`].
+    pub async fn commit_with(self, level: Level, submitted: impl FnOnce() + Send) -> Result<()> {
         let parts = {
             let deltas = self.running.deltas.lock();
             let mut parts = Vec::with_capacity(deltas.len());
@@ -131,7 +136,7 @@ impl WriteSet {
             parts
         };
         let running = self.visible.then(|| Arc::clone(&self.running));
-        self.engine.submit(parts, level, running).await
+        self.engine.submit(parts, level, running, submitted).await
     }
 }
 

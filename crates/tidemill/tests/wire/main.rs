@@ -1,9 +1,15 @@
 //! The product through the wire: a real server process, real clients.
 
 mod client;
+mod clients;
 mod crash;
+mod cursor;
 mod dictionary;
 mod postgres;
+mod psql;
 mod seed;
 mod server;
+mod session;
 mod slt;
+mod tools;
+mod transaction;

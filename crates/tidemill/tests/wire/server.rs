@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
@@ -14,9 +14,15 @@ pub struct Server {
 impl Server {
     /// Starts a server and returns when it takes connections.
     pub fn start(data_dir: &Path) -> Server {
+        Server::start_with(data_dir, &["--trust-loopback"])
+    }
+
+    /// The same with options of the test's own.
+    pub fn start_with(data_dir: &Path, options: &[&str]) -> Server {
         let mut process = Command::new(env!("CARGO_BIN_EXE_tidemill"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--trust-loopback", "--data-dir"])
+            .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(data_dir)
+            .args(options)
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
@@ -37,6 +43,16 @@ impl Server {
         let (client, connection) = tokio_postgres::connect(&config, NoTls).await.unwrap();
         tokio::spawn(async move { drop(connection.await) });
         client
+    }
+
+    /// SIGTERM.
+    pub fn terminate(&self) {
+        let id = self.process.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    }
+
+    pub fn wait(&mut self) -> ExitStatus {
+        self.process.wait().unwrap()
     }
 
     /// SIGKILL, and waits for the end.

@@ -1,0 +1,156 @@
+//! What ends a statement, or the session, from outside: a cancel request, a time limit, the server's shutdown.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+
+use futures::task::AtomicWaker;
+use tidemill_sql::{SqlError, SqlState};
+use tokio::time::{Instant, Sleep};
+
+use super::execute::Step;
+use super::wire::Closed;
+
+/// Shared between a session and whoever may interrupt it.
+#[derive(Debug, Default)]
+pub struct Interrupt {
+    canceled: AtomicBool,
+    terminated: AtomicBool,
+    shielded: AtomicBool,
+    waker: AtomicWaker,
+}
+
+impl Interrupt {
+    /// Ends the statement that runs; without one it does nothing.
+    pub fn cancel(&self) {
+        self.canceled.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+
+    /// Ends the session.
+    pub fn terminate(&self) {
+        self.terminated.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+
+    pub fn is_terminated(&self) -> bool {
+        self.terminated.load(Ordering::Acquire)
+    }
+
+    /// A cancel request for an earlier statement is not for the next one.
+    pub(super) fn forget_cancel(&self) {
+        self.canceled.store(false, Ordering::Relaxed);
+    }
+
+    fn cause(&self, is_due: bool) -> Option<Stop> {
+        if self.shielded.load(Ordering::Acquire) {
+            return None;
+        }
+        if self.is_terminated() {
+            return Some(Stop::Terminated);
+        }
+        if self.canceled.swap(false, Ordering::AcqRel) {
+            return Some(Stop::Canceled("canceling statement due to user request"));
+        }
+        is_due.then_some(Stop::Canceled("canceling statement due to statement timeout"))
+    }
+
+    async fn stopped(&self, deadline: Option<Instant>) -> Stop {
+        let mut sleep: Option<Pin<Box<Sleep>>> = deadline.map(|at| Box::pin(tokio::time::sleep_until(at)));
+        std::future::poll_fn(|context| {
+            self.waker.register(context.waker());
+            // The sleep only wakes: work that has used up the task's budget keeps it from ever being ready.
+            if let Some(sleep) = &mut sleep {
+                let _ = sleep.as_mut().poll(context);
+            }
+            let is_due = deadline.is_some_and(|at| Instant::now() >= at);
+            self.cause(is_due).map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+
+    /// Runs `work` until it is done or interrupted, and drops it then.
+    pub(super) async fn guard<T>(
+        &self,
+        deadline: Option<Instant>,
+        work: impl Future<Output = Step<T>>,
+    ) -> Step<T> {
+        tokio::select! {
+            biased;
+            done = work => done,
+            stop = self.stopped(deadline) => match stop {
+                Stop::Canceled(message) => Ok(Err(SqlError::new(SqlState::QUERY_CANCELED, message))),
+                Stop::Terminated => Err(Closed::Terminated),
+            },
+        }
+    }
+
+    /// Waits for the end of the session, whatever else is going on.
+    pub(super) async fn terminated(&self) {
+        std::future::poll_fn(|context| {
+            self.waker.register(context.waker());
+            if self.is_terminated() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await
+    }
+}
+
+enum Stop {
+    Canceled(&'static str),
+    Terminated,
+}
+
+/// While it is raised nothing interrupts the session: what has been handed to the committer can't be taken back, and a
+/// change of the catalog is made whole.
+pub(super) struct Shield(Arc<Interrupt>);
+
+impl Shield {
+    pub(super) fn lowered(interrupt: &Arc<Interrupt>) -> Self {
+        Self(Arc::clone(interrupt))
+    }
+
+    pub(super) fn raised(interrupt: &Arc<Interrupt>) -> Self {
+        let shield = Self::lowered(interrupt);
+        shield.raise();
+        shield
+    }
+
+    pub(super) fn raise(&self) {
+        self.0.shielded.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for Shield {
+    fn drop(&mut self) {
+        self.0.shielded.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_shield_holds_an_interrupt_back() {
+        let interrupt = Arc::new(Interrupt::default());
+        let shield = Shield::raised(&interrupt);
+        interrupt.cancel();
+        let done = interrupt.guard(None, async { Ok(Ok(1)) }).await;
+        assert_eq!(done.unwrap().unwrap(), 1);
+        drop(shield);
+        let canceled = interrupt.guard(None, std::future::pending::<Step>()).await;
+        assert_eq!(canceled.unwrap().unwrap_err().message, "canceling statement due to user request");
+    }
+
+    #[tokio::test]
+    async fn a_deadline_and_the_end() {
+        let interrupt = Interrupt::default();
+        let late = interrupt.guard(Some(Instant::now()), std::future::pending::<Step>()).await;
+        assert_eq!(late.unwrap().unwrap_err().message, "canceling statement due to statement timeout");
+        interrupt.terminate();
+        let ended = interrupt.guard(None, std::future::pending::<Step>()).await;
+        assert!(matches!(ended, Err(Closed::Terminated)));
+    }
+}

@@ -1,0 +1,389 @@
+//! Transactions: blocks, savepoints, what is written in them and what they read.
+
+use std::sync::Arc;
+
+use tidemill_sql::planner::plan_error;
+use tidemill_sql::statement::Statement;
+use tidemill_sql::{Result, SqlError, SqlState};
+use tidemill_stream::engine::{Engine, WriteSet};
+use tidemill_stream::view::Snapshot;
+
+use super::Session;
+use super::interrupt::Shield;
+use crate::pg::wire_error::Notice;
+use crate::settings::Scope;
+
+/// Savepoints that a block can hold.
+const SAVEPOINTS_MAX: usize = 10_000;
+
+/// Where a session is with respect to transactions.
+pub(super) enum Transaction {
+    None,
+    /// Statements of one string, or of one pipeline up to Sync: committed at its end.
+    Implicit(Work),
+    Open(Work),
+    Failed(Work),
+}
+
+/// What a transaction has written and read.
+#[derive(Default)]
+pub(super) struct Work {
+    written: Option<WriteSet>,
+    savepoints: Vec<Savepoint>,
+    /// From REPEATABLE READ on, everything is read at one commit.
+    pub(super) snapshot: Option<Arc<Snapshot>>,
+}
+
+struct Savepoint {
+    name: String,
+    /// Of the settings.
+    number: usize,
+    /// Portals with a number from here on were made after it.
+    next_portal: u64,
+    /// What was written after it.
+    written: Option<WriteSet>,
+}
+
+impl Work {
+    /// Where the next write goes: what ROLLBACK TO the last savepoint forgets.
+    pub(super) fn set(&mut self, engine: &Arc<Engine>) -> &mut WriteSet {
+        let slot = match self.savepoints.last_mut() {
+            Some(savepoint) => &mut savepoint.written,
+            None => &mut self.written,
+        };
+        slot.get_or_insert_with(|| engine.begin(false))
+    }
+
+    /// Takes in a write set that was filled apart.
+    pub(super) fn add(&mut self, set: WriteSet, engine: &Arc<Engine>) -> Result<()> {
+        self.set(engine).absorb(set).map_err(|e| e.into_sql(plan_error))
+    }
+
+    /// Bytes that the write sets hold.
+    pub(super) fn memory(&self) -> usize {
+        let sets = self.savepoints.iter().filter_map(|s| s.written.as_ref()).chain(&self.written);
+        sets.map(WriteSet::memory).sum()
+    }
+
+    fn find(&self, name: &str) -> Result<usize> {
+        self.savepoints.iter().rposition(|s| s.name == name).ok_or_else(|| {
+            SqlError::new(SqlState::INVALID_SAVEPOINT, format!("savepoint \"{name}\" does not exist"))
+        })
+    }
+
+    /// Ends the savepoints from `first` on and keeps what was written after them.
+    fn release(&mut self, first: usize, engine: &Arc<Engine>) -> Result<()> {
+        for savepoint in self.savepoints.split_off(first) {
+            if let Some(set) = savepoint.written {
+                self.add(set, engine)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn into_written(mut self, engine: &Arc<Engine>) -> Result<Option<WriteSet>> {
+        self.release(0, engine)?;
+        Ok(self.written)
+    }
+}
+
+impl Session {
+    pub(super) fn in_block(&self) -> bool {
+        matches!(self.transaction, Transaction::Open(_) | Transaction::Failed(_))
+    }
+
+    pub(super) fn work(&mut self) -> Option<&mut Work> {
+        match &mut self.transaction {
+            Transaction::Open(work) | Transaction::Implicit(work) => Some(work),
+            Transaction::None | Transaction::Failed(_) => None,
+        }
+    }
+
+    /// PostgreSQL's 25001 for what can't be undone.
+    pub(super) fn refuse_in_block(&self, command: &str) -> Result<()> {
+        if !self.in_block() {
+            return Ok(());
+        }
+        let message = format!("{command} cannot run inside a transaction block");
+        Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message).with_hint(
+            "It takes effect at once and can't be rolled back; run it on its own, with autocommit in drivers.",
+        ))
+    }
+
+    pub(super) fn refuse_read_only(&self, command: &str) -> Result<()> {
+        if !self.settings.transaction_read_only() {
+            return Ok(());
+        }
+        let message = format!("cannot execute {command} in a read-only transaction");
+        Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message))
+    }
+
+    /// BEGIN, COMMIT and the like; the answer is the tag.
+    pub(super) async fn transaction_command(
+        &mut self,
+        statement: Statement,
+    ) -> Result<(String, Vec<Notice>)> {
+        let mut notices = Vec::new();
+        let tag = match statement {
+            Statement::Begin { start, modes } => {
+                let tag = if start { "START TRANSACTION" } else { "BEGIN" };
+                if self.in_block() {
+                    notices.push(Notice::warning(
+                        SqlState::ACTIVE_SQL_TRANSACTION,
+                        "there is already a transaction in progress",
+                    ));
+                } else {
+                    self.begin_block().await?;
+                }
+                self.set_modes(&modes, &mut notices)?;
+                tag
+            }
+            Statement::Commit { chain } => self.commit_block(chain, &mut notices).await?,
+            Statement::Rollback { chain } => {
+                self.end_block_allowed(chain)?;
+                if self.in_block() {
+                    self.rollback_block(chain);
+                } else {
+                    self.transaction = Transaction::None;
+                    notices.push(no_transaction());
+                }
+                "ROLLBACK"
+            }
+            Statement::Savepoint(name) => {
+                self.savepoint(name)?;
+                "SAVEPOINT"
+            }
+            Statement::Release(name) => {
+                self.release(&name)?;
+                "RELEASE"
+            }
+            Statement::RollbackTo(name) => {
+                self.rollback_to(&name)?;
+                "ROLLBACK"
+            }
+            Statement::SetTransaction { session: false, modes } => {
+                if !self.in_block() {
+                    notices.push(Notice::warning(
+                        SqlState::NO_ACTIVE_SQL_TRANSACTION,
+                        "SET TRANSACTION can only be used in transaction blocks",
+                    ));
+                } else {
+                    self.set_modes(&modes, &mut notices)?;
+                }
+                "SET"
+            }
+            Statement::SetTransaction { session: true, modes } => {
+                for (name, value) in &modes {
+                    let name = format!("default_{name}");
+                    notices.extend(self.settings.set(&name, &[value], Scope::Session)?);
+                }
+                "SET"
+            }
+            other => return Err(SqlError::internal(format!("{other:?} is not a transaction's"))),
+        };
+        Ok((tag.into(), notices))
+    }
+
+    fn set_modes(&mut self, modes: &[(String, String)], notices: &mut Vec<Notice>) -> Result<()> {
+        for (name, value) in modes {
+            notices.extend(self.settings.set(name, &[value], Scope::Local)?);
+        }
+        Ok(())
+    }
+
+    /// BEGIN in the middle of a string of statements takes what went before into the block, as PostgreSQL does.
+    async fn begin_block(&mut self) -> Result<()> {
+        let work = match std::mem::replace(&mut self.transaction, Transaction::None) {
+            Transaction::Implicit(work) => work,
+            _ => {
+                self.settings.begin();
+                Work::default()
+            }
+        };
+        self.transaction = Transaction::Open(work);
+        self.first_portal = self.next_portal;
+        Ok(())
+    }
+
+    async fn commit_block(&mut self, chain: bool, notices: &mut Vec<Notice>) -> Result<&'static str> {
+        self.end_block_allowed(chain)?;
+        match std::mem::replace(&mut self.transaction, Transaction::None) {
+            Transaction::Open(work) => {
+                let modes = self.settings.transaction_modes();
+                let committed = self.commit_work(work).await;
+                self.chain(chain, &modes)?;
+                committed.map(|()| "COMMIT")
+            }
+            Transaction::Failed(work) => {
+                self.transaction = Transaction::Failed(work);
+                self.rollback_block(chain);
+                Ok("ROLLBACK")
+            }
+            other => {
+                // A block's end in a string of statements ends what the string has begun.
+                if let Transaction::Implicit(work) = other {
+                    self.commit_work(work).await?;
+                }
+                notices.push(no_transaction());
+                Ok("COMMIT")
+            }
+        }
+    }
+
+    fn end_block_allowed(&self, chain: bool) -> Result<()> {
+        if chain && !self.in_block() {
+            let message = "COMMIT AND CHAIN can only be used in transaction blocks";
+            return Err(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
+        }
+        Ok(())
+    }
+
+    fn chain(&mut self, chain: bool, modes: &[(String, String)]) -> Result<()> {
+        if !chain {
+            return Ok(());
+        }
+        self.settings.begin();
+        self.transaction = Transaction::Open(Work::default());
+        self.began_us = tidemill_sql::planner::vars::now_us();
+        self.first_portal = self.next_portal;
+        self.set_modes(modes, &mut Vec::new())
+    }
+
+    fn rollback_block(&mut self, chain: bool) {
+        let modes = self.settings.transaction_modes();
+        self.transaction = Transaction::None;
+        self.settings.rollback();
+        self.close_portals_from(self.first_portal);
+        if self.chain(chain, &modes).is_err() {
+            tracing::warn!("the modes of a transaction could not be taken over");
+        }
+    }
+
+    /// Applies a transaction. Its settings last if it succeeds, and go back if not.
+    pub(super) async fn commit_work(&mut self, work: Work) -> Result<()> {
+        let level = self.level();
+        let written = match work.into_written(&self.server.engine) {
+            Ok(Some(set)) => {
+                let shield = Shield::lowered(&self.interrupt);
+                set.commit_with(level, || shield.raise()).await.map_err(|e| e.into_sql(plan_error))
+            }
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        match &written {
+            Ok(()) => {
+                self.settings.commit();
+                self.portals.retain(|_, portal| portal.outlives_transaction());
+            }
+            Err(_) => {
+                self.settings.rollback();
+                self.close_portals_from(self.first_portal);
+            }
+        }
+        written
+    }
+
+    /// Commits what an implicit transaction has gathered.
+    pub(super) async fn end_implicit(&mut self) -> Result<()> {
+        match std::mem::replace(&mut self.transaction, Transaction::None) {
+            Transaction::Implicit(work) => self.commit_work(work).await,
+            Transaction::None => {
+                self.portals.retain(|_, portal| portal.outlives_transaction());
+                Ok(())
+            }
+            block => {
+                self.transaction = block;
+                Ok(())
+            }
+        }
+    }
+
+    /// Begins an implicit transaction, unless there is one already.
+    pub(super) fn begin_implicit(&mut self) {
+        if matches!(self.transaction, Transaction::None) {
+            self.settings.begin();
+            self.began_us = tidemill_sql::planner::vars::now_us();
+            self.transaction = Transaction::Implicit(Work::default());
+            self.first_portal = self.next_portal;
+        }
+    }
+
+    /// After an error a block is over for everything but its end, and everything else is rolled back.
+    pub(super) fn fail_transaction(&mut self) {
+        self.transaction = match std::mem::replace(&mut self.transaction, Transaction::None) {
+            Transaction::Open(work) | Transaction::Failed(work) => Transaction::Failed(work),
+            Transaction::Implicit(_) => {
+                self.settings.rollback();
+                self.close_portals_from(self.first_portal);
+                Transaction::None
+            }
+            Transaction::None => Transaction::None,
+        };
+    }
+
+    fn savepoint(&mut self, name: String) -> Result<()> {
+        let (number, next_portal) = (self.settings.savepoint(), self.next_portal);
+        match &mut self.transaction {
+            Transaction::Open(work) if work.savepoints.len() < SAVEPOINTS_MAX => {
+                work.savepoints.push(Savepoint { name, number, next_portal, written: None });
+                Ok(())
+            }
+            Transaction::Open(_) => {
+                self.settings.release(number);
+                let message = format!("a transaction can hold at most {SAVEPOINTS_MAX} savepoints");
+                Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message))
+            }
+            _ => {
+                self.settings.release(number);
+                Err(only_in_block("SAVEPOINT"))
+            }
+        }
+    }
+
+    fn release(&mut self, name: &str) -> Result<()> {
+        let Transaction::Open(work) = &mut self.transaction else {
+            return Err(only_in_block("RELEASE SAVEPOINT"));
+        };
+        let place = work.find(name)?;
+        self.settings.release(work.savepoints[place].number);
+        work.release(place, &self.server.engine)
+    }
+
+    fn rollback_to(&mut self, name: &str) -> Result<()> {
+        let mut work = match std::mem::replace(&mut self.transaction, Transaction::None) {
+            Transaction::Open(work) | Transaction::Failed(work) => work,
+            other => {
+                self.transaction = other;
+                return Err(only_in_block("ROLLBACK TO SAVEPOINT"));
+            }
+        };
+        let place = match work.find(name) {
+            Ok(place) => place,
+            Err(error) => {
+                self.transaction = Transaction::Failed(work);
+                return Err(error);
+            }
+        };
+        work.savepoints.truncate(place + 1);
+        let savepoint = &mut work.savepoints[place];
+        savepoint.written = None;
+        let (number, next_portal) = (savepoint.number, savepoint.next_portal);
+        self.settings.rollback_to(number);
+        self.close_portals_from(next_portal);
+        self.transaction = Transaction::Open(work);
+        Ok(())
+    }
+
+    fn close_portals_from(&mut self, first: u64) {
+        self.portals.retain(|_, portal| portal.number < first);
+    }
+}
+
+fn only_in_block(command: &str) -> SqlError {
+    let message = format!("{command} can only be used in transaction blocks");
+    SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message)
+}
+
+fn no_transaction() -> Notice {
+    Notice::warning(SqlState::NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress")
+}

@@ -1,0 +1,211 @@
+//! The session as drivers expect it: prepared statements, limits, interrupts, start-up and shutdown.
+
+use tokio_postgres::SimpleQueryMessage;
+
+use crate::server::{Server, failure, rows};
+
+fn tags(messages: &[SimpleQueryMessage]) -> usize {
+    messages.iter().filter(|m| matches!(m, SimpleQueryMessage::CommandComplete(_))).count()
+}
+
+#[tokio::test]
+async fn prepared_statements_of_sql_and_of_the_protocol_share_their_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path());
+    let client = server.connect().await;
+    client
+        .batch_execute("CREATE STREAM s (x int); CREATE CONTINUOUS VIEW v AS SELECT count(*), sum(x) FROM s")
+        .await
+        .unwrap();
+    client
+        .batch_execute(
+            "PREPARE i (int) AS INSERT INTO s (x) VALUES ($1);
+             EXECUTE i(1); EXECUTE i(1 + 1); EXECUTE i('39'); EXECUTE i(NULL)",
+        )
+        .await
+        .unwrap();
+    assert_eq!(rows(&client, "SELECT count, sum FROM v").await, [["4", "42"]]);
+    client.batch_execute("PREPARE q AS SELECT $1::int + count AS n FROM v").await.unwrap();
+    assert_eq!(rows(&client, "EXECUTE q(6)").await, [["10"]]);
+    for (sql, state, message) in [
+        ("PREPARE q AS SELECT 1", "42P05", "prepared statement \"q\" already exists"),
+        ("EXECUTE nope", "26000", "prepared statement \"nope\" does not exist"),
+        ("EXECUTE q(1, 2)", "42601", "wrong number of parameters for prepared statement \"q\""),
+        ("DEALLOCATE nope", "26000", "prepared statement \"nope\" does not exist"),
+    ] {
+        assert_eq!(failure(&client, sql).await, (state.into(), message.into()), "{sql}");
+    }
+    // Planned for another catalog: planned anew.
+    client
+        .batch_execute("DROP CONTINUOUS VIEW v; CREATE CONTINUOUS VIEW v AS SELECT count(*) FROM s")
+        .await
+        .unwrap();
+    assert_eq!(rows(&client, "EXECUTE q(6)").await, [["6"]]);
+    client.batch_execute("EXECUTE i(5)").await.unwrap();
+    assert_eq!(rows(&client, "EXECUTE q(6)").await, [["7"]]);
+    client
+        .batch_execute(
+            "DROP CONTINUOUS VIEW v; CREATE CONTINUOUS VIEW v AS SELECT max(x)::text AS count FROM s",
+        )
+        .await
+        .unwrap();
+    client.batch_execute("DEALLOCATE ALL").await.unwrap();
+    assert_eq!(failure(&client, "EXECUTE i(1)").await.0, "26000");
+}
+
+#[tokio::test]
+async fn commands_that_return_rows_do_so_in_the_extended_protocol_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path());
+    let client = server.connect().await;
+    let row = client.query_one("SHOW TRANSACTION ISOLATION LEVEL", &[]).await.unwrap();
+    assert_eq!(row.get::<_, &str>(0), "read committed");
+    assert!(client.query("SHOW ALL", &[]).await.unwrap().len() > 100);
+    client.batch_execute("PREPARE p AS SELECT 5 AS five").await.unwrap();
+    assert_eq!(client.query_one("EXECUTE p", &[]).await.unwrap().get::<_, i32>("five"), 5);
+    client.execute("SET application_name TO 'x'", &[]).await.unwrap();
+    assert_eq!(rows(&client, "SHOW application_name").await, [["x"]]);
+    for name in
+        ["server_version", "TimeZone", "standard_conforming_strings", "max_identifier_length", "DateStyle"]
+    {
+        assert_eq!(client.query(&format!("SHOW {name}"), &[]).await.unwrap().len(), 1, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_statement_ends_when_it_is_canceled_or_takes_too_long() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path());
+    let client = server.connect().await;
+    const ENDLESS: &str = "SELECT count(*) FROM generate_series(1, 1000000000000)";
+    let timeout = ("57014".to_string(), "canceling statement due to statement timeout".to_string());
+    client.batch_execute("SET statement_timeout = '50ms'").await.unwrap();
+    assert_eq!(failure(&client, ENDLESS).await, timeout);
+    let error = client.query(ENDLESS, &[]).await.unwrap_err();
+    assert_eq!(error.as_db_error().unwrap().message(), timeout.1);
+    let copied =
+        client.copy_out("COPY (SELECT count(*) FROM generate_series(1, 1000000000000)) TO STDOUT").await;
+    let error = futures::TryStreamExt::try_collect::<Vec<_>>(copied.unwrap()).await.unwrap_err();
+    assert_eq!(error.as_db_error().unwrap().message(), timeout.1);
+    client
+        .batch_execute("CREATE STREAM s (x int); CREATE CONTINUOUS VIEW v AS SELECT count(*) FROM s")
+        .await
+        .unwrap();
+    client.batch_execute("SET statement_timeout = 0").await.unwrap();
+
+    let token = client.cancel_token();
+    let error = tokio::select! {
+        done = client.simple_query(ENDLESS) => done.unwrap_err(),
+        // A request that comes too early does nothing, so it is made again.
+        () = async { loop { token.cancel_query(tokio_postgres::NoTls).await.unwrap() } } => unreachable!(),
+    };
+    assert_eq!(error.as_db_error().unwrap().message(), "canceling statement due to user request");
+    assert_eq!(rows(&client, "SELECT 1").await, [["1"]], "the session goes on");
+}
+
+#[tokio::test]
+async fn idle_sessions_are_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path());
+    for (setting, state) in
+        [("idle_session_timeout", "57P05"), ("idle_in_transaction_session_timeout", "25P03")]
+    {
+        let config = format!("host=127.0.0.1 port={} user=postgres dbname=tidemill", server.port);
+        let (client, connection) = tokio_postgres::connect(&config, tokio_postgres::NoTls).await.unwrap();
+        let ended = tokio::spawn(connection);
+        client.batch_execute(&format!("SET {setting} = '20ms'")).await.unwrap();
+        if state == "25P03" {
+            client.batch_execute("BEGIN").await.unwrap();
+        }
+        let error = ended.await.unwrap().unwrap_err();
+        assert_eq!(error.as_db_error().unwrap().code().code(), state);
+    }
+}
+
+#[tokio::test]
+async fn connections_are_limited() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("tidemill.toml");
+    std::fs::write(&config, "max_connections = 2\n").unwrap();
+    let server = Server::start_with(
+        &dir.path().join("data"),
+        &["--trust-loopback", "--config", config.to_str().unwrap()],
+    );
+    let (_one, _two) = (server.connect().await, server.connect().await);
+    let config = format!("host=127.0.0.1 port={} user=postgres dbname=tidemill", server.port);
+    let error = tokio_postgres::connect(&config, tokio_postgres::NoTls).await.err().unwrap();
+    let error = error.as_db_error().unwrap();
+    assert_eq!((error.code().code(), error.message()), ("53300", "sorry, too many clients already"));
+}
+
+#[tokio::test]
+async fn a_query_has_its_limit_of_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path());
+    let client = server.connect().await;
+    client.batch_execute("SET query_memory_limit = '2MB'").await.unwrap();
+    let spilled = "SELECT count(*) FROM (SELECT g FROM generate_series(1, 500000) g GROUP BY g) t";
+    assert_eq!(rows(&client, spilled).await, [["500000"]]);
+    let sql = "SELECT array_length(array_agg(g), 1) FROM generate_series(1, 5000000) g";
+    let (state, message) = failure(&client, sql).await;
+    assert_eq!((state.as_str(), message.as_str()), ("53200", "out of memory"));
+    client
+        .batch_execute("BEGIN; DECLARE c SCROLL CURSOR FOR SELECT g FROM generate_series(1, 5000000) g")
+        .await
+        .unwrap();
+    assert_eq!(failure(&client, "MOVE ALL c").await.0, "53200");
+}
+
+#[tokio::test]
+async fn a_signal_ends_sessions_with_a_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Server::start(dir.path());
+    let config = format!("host=127.0.0.1 port={} user=postgres dbname=tidemill", server.port);
+    let (client, connection) = tokio_postgres::connect(&config, tokio_postgres::NoTls).await.unwrap();
+    let ended = tokio::spawn(connection);
+    client.batch_execute("BEGIN").await.unwrap();
+    server.terminate();
+    let error = ended.await.unwrap().unwrap_err();
+    let error = error.as_db_error().unwrap();
+    assert_eq!(
+        (error.code().code(), error.message()),
+        ("57P01", "terminating connection due to administrator command")
+    );
+    assert!(server.wait().success());
+}
+
+#[tokio::test]
+async fn the_socket_in_the_data_directory_needs_no_password() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = Server::start_with(&data, &[]);
+    let options = format!("host={} port={} user=postgres dbname=tidemill", data.display(), server.port);
+    let (client, connection) = tokio_postgres::connect(&options, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(async move { drop(connection.await) });
+    client.batch_execute("ALTER ROLE postgres PASSWORD 'I\u{AD}X'").await.unwrap();
+    // SASLprep takes the soft hyphen away.
+    let tcp = format!("host=127.0.0.1 port={} user=postgres dbname=tidemill password=IX", server.port);
+    assert!(tokio_postgres::connect(&tcp, tokio_postgres::NoTls).await.is_ok());
+    assert_eq!(failure(&client, "ALTER ROLE other PASSWORD 'x'").await.0, "42704");
+    assert_eq!(failure(&client, "CREATE ROLE other").await.0, "0A000");
+}
+
+#[tokio::test]
+async fn what_a_driver_sends_to_clean_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path());
+    let client = server.connect().await;
+    client.batch_execute("PREPARE p AS SELECT 1; DECLARE c CURSOR WITH HOLD FOR SELECT 1").await.unwrap();
+    client.batch_execute("SET application_name = 'x'").await.unwrap();
+    let done = client
+        .simple_query("RESET ALL; CLOSE ALL; UNLISTEN *; DEALLOCATE ALL; DISCARD PLANS; DISCARD TEMP; DISCARD SEQUENCES")
+        .await
+        .unwrap();
+    assert_eq!(tags(&done), 7);
+    client.batch_execute("DISCARD ALL").await.unwrap();
+    assert_eq!(rows(&client, "SHOW application_name").await, [[""]]);
+    assert_eq!(failure(&client, "FETCH c").await.0, "34000");
+    for sql in ["LISTEN x", "NOTIFY x", "LOCK TABLE t", "PREPARE TRANSACTION 'x'"] {
+        assert_eq!(failure(&client, sql).await.0, "0A000", "{sql}");
+    }
+}
