@@ -2,4 +2,5 @@
 
 mod crash;
 mod seed;
+mod psql;
 mod server;
