@@ -118,7 +118,7 @@ impl Scope<'_> {
         let target = coerce::common(&shown, types.iter().copied())?;
         let args = cast_all(args, types, &vec![target; types.len()])?;
         match name {
-            "coalesce" => Ok(datafusion::functions::core::expr_fn::coalesce(args)),
+            "coalesce" => labelled(datafusion::functions::core::expr_fn::coalesce(args), target),
             _ => {
                 let (overload, _) = resolve::function(name, registry().function(name), &[Some(target)])?;
                 function::call(overload, args)
@@ -155,7 +155,7 @@ impl Scope<'_> {
         let mut results = cast_all(results, &types, &vec![target; types.len()])?;
         let otherwise = if has_else { results.pop() } else { Some(cast_null(target)?) };
         let arms = conditions.into_iter().map(Box::new).zip(results.into_iter().map(Box::new)).collect();
-        Ok(Expr::Case(Case::new(None, arms, otherwise.map(Box::new))))
+        labelled(Expr::Case(Case::new(None, arms, otherwise.map(Box::new))), target)
     }
 
     /// `x IN (a, b)` over one type; `x = a OR x = b` when the types differ in category, so that each comparison is judged.
@@ -263,6 +263,16 @@ fn cast_all(exprs: Vec<Expr>, from: &[Arg], to: &[Type]) -> Result<Vec<Expr>> {
         .zip(from.iter().zip(to))
         .map(|(expr, (from, to))| coerce::cast_expr(expr, *from, *to, Context::Implicit))
         .collect()
+}
+
+/// DataFusion's own expressions forget which PostgreSQL type a number is; where that decides how it is shown, it is said
+/// again.
+fn labelled(expr: Expr, ty: Type) -> Result<Expr> {
+    if !ty.scalar.is_object_name() {
+        return Ok(expr);
+    }
+    let plain = Type { array: ty.array, ..Type::new(Scalar::Oid) };
+    coerce::cast_expr(expr, Some(plain), ty, Context::Implicit)
 }
 
 fn cast_null(ty: Type) -> Result<Expr> {

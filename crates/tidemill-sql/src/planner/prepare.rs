@@ -10,7 +10,7 @@ use sqlparser::ast::{
     SetExpr, Statement, Subscript, TableFactor, TrimWhereField, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 
-use super::{array_subquery, marker, name, relkind, system_column, table_function, types};
+use super::{array_subquery, marker, name, relkind, system_column, table_function, types, whole_row};
 use crate::error::{Result, SqlError, SqlState};
 use crate::function::registry;
 use crate::types::{Scalar, Type};
@@ -47,6 +47,7 @@ impl VisitorMut for Rewriter<'_> {
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
         name::assign(&mut select.projection);
         relkind::rewrite(select);
+        whole_row::rewrite(select);
         ControlFlow::Continue(())
     }
 

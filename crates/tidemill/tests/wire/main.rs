@@ -1,6 +1,6 @@
 //! The product through the wire: a real server process, real clients.
 
 mod crash;
-mod seed;
 mod psql;
+mod seed;
 mod server;

@@ -113,7 +113,9 @@ async fn a_sleep_can_be_cancelled() {
     let (sleeper, other) = (server.connect().await, server.connect().await);
     let id = rows(&sleeper, "SELECT pg_backend_pid()").await[0][0].clone();
     let sleeping = tokio::spawn(async move { sleeper.simple_query("SELECT pg_sleep(600)").await });
-    let busy = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {id} AND state = 'active' AND query LIKE '%sleep%'");
+    let busy = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE pid = {id} AND state = 'active' AND query LIKE '%sleep%'"
+    );
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while !sleeping.is_finished() && std::time::Instant::now() < deadline {
         if rows(&other, &busy).await == [["1"]] {

@@ -3,8 +3,8 @@
 -- Which version, which schema, which user.
 SELECT current_setting('server_version_num')::int / 100 AS version;
 SELECT current_schema(), current_schemas(true), current_user = session_user AS same, current_database(), current_role;
-SELECT set_config('application_name', 'catalog', false), current_setting('application_name');
-SHOW application_name;
+SELECT set_config('application_name', 'catalog', false);
+SELECT current_setting('application_name');
 SELECT current_setting('no.such', true) IS NULL, pg_is_in_recovery(), pg_client_encoding();
 -- Relations on the search path first.
 SELECT CASE WHEN quote_ident(table_schema) IN (SELECT trim(s[i]) FROM generate_series(1, array_upper(string_to_array(current_setting('search_path'), ','), 1)) AS i, string_to_array(current_setting('search_path'), ',') s)
@@ -26,6 +26,8 @@ ON c.table_schema = pk.table_schema AND c.table_name = pk.table_name AND c.colum
 WHERE c.table_schema = 'public' ORDER BY c.table_name, c.ordinal_position;
 -- All columns of a catalog beside one of them, system columns.
 SELECT n.oid, n.*, d.description FROM pg_namespace n LEFT JOIN pg_description d ON d.objoid = n.oid AND d.classoid = n.tableoid WHERE n.nspname = 'public';
+SELECT relname, n_tup_ins, n_live_tup FROM pg_stat_user_tables ORDER BY 1;
+SELECT CASE WHEN true THEN 'hits'::regclass END, coalesce(NULL, 23::regtype), (SELECT 'int8'::regtype);
 SELECT c.relname, c.tableoid::regclass, c.xmin FROM pg_class c WHERE c.oid = 'hits'::regclass;
 -- Attributes: a correlated subquery with a condition on the outer row alone, another with an inequality.
 SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.atttypid::regtype,
@@ -63,6 +65,7 @@ SELECT pg_get_viewdef('hits'::regclass), pg_get_userbyid(10), pg_get_userbyid(11
 -- Sessions, settings, keywords.
 SELECT count(*), min(state), min(query) FROM pg_stat_activity WHERE pid = pg_backend_pid();
 SELECT name, setting, vartype FROM pg_settings WHERE name = 'standard_conforming_strings';
+SELECT 'stats' AS chart, row_to_json(t) AS data FROM (SELECT (SELECT count(*) FROM pg_database) AS "Databases", 1 AS one) t;
 SELECT word, catcode FROM pg_get_keywords() WHERE word <> ALL ('{select,from}'::text[]) ORDER BY 1 LIMIT 2;
 SELECT pg_size_pretty(pg_total_relation_size('clicks')), pg_database_size(current_database()) > 0 AS there_is_something, pg_sleep(0);
 -- Subqueries that refer to the outer query.
