@@ -46,7 +46,15 @@ fn random_binary(ty: Type, random: &mut StdRng) -> Vec<u8> {
         Scalar::Int2 => random.random::<i16>().to_be_bytes().into(),
         Scalar::Int4 => (random.random::<i32>() >> random.random_range(0..31)).to_be_bytes().into(),
         Scalar::Int8 => (random.random::<i64>() >> random.random_range(0..63)).to_be_bytes().into(),
-        Scalar::Oid => random.random::<u32>().to_be_bytes().into(),
+        Scalar::Oid
+        | Scalar::Xid
+        | Scalar::Regproc
+        | Scalar::Regprocedure
+        | Scalar::Regclass
+        | Scalar::Regtype
+        | Scalar::Regnamespace
+        | Scalar::Regrole => random.random::<u32>().to_be_bytes().into(),
+        Scalar::Char => pick(random, &["", "r", "\"", " "]).into(),
         Scalar::Float4 => pick(random, &[0.0, -0.0, 1.5, f32::NAN, f32::INFINITY, f32::MIN, 1e-40, 0.1])
             .to_be_bytes()
             .into(),
