@@ -16,8 +16,12 @@ bench: ## measure beside PostgreSQL 15; CASE=copy for some, QUICK=1 for a short 
 	python3 -B bench/run.py --binary $(CARGO_TARGET_DIR)/release/tidemill --results $(dir $(CARGO_TARGET_DIR))bench \
 		$(if $(CASE),--case $(CASE)) $(if $(ROWS),--rows $(ROWS)) $(if $(REPEATS),--repeats $(REPEATS)) $(if $(QUICK),--quick)
 
+crash: ## kill servers and disks at every point they can be killed at; SECONDS=300 for the part with real servers
+	TIDEMILL_TEST_EVERYTHING=1 cargo test --locked -p tidemill-stream --test all -- --nocapture
+	TIDEMILL_CRASH_SECONDS=$(or $(SECONDS),120) cargo test --locked -p tidemill --test wire crash -- --nocapture
+
 check: ## formatting and lints
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked
 
-.PHONY: help demo test bench check
+.PHONY: help demo test bench crash check

@@ -43,9 +43,11 @@ pub async fn plan(state: &SessionState, statement: &ast::Statement, text: &str) 
             .with_hint("docs/compat.md lists what is."));
     }
     let mut statement = statement.clone();
-    planner::prepare(&mut statement, state)?;
+    planner::prepare_text(&mut statement, text, state)?;
     let statement = datafusion::sql::parser::Statement::Statement(Box::new(statement));
-    state.statement_to_plan(statement).await.map_err(|e| planner::plan_error_in(e, text))
+    let plan = state.statement_to_plan(statement).await.map_err(|e| planner::plan_error_in(e, text))?;
+    // Before anybody asks for the types of the columns.
+    planner::unify_all(plan).map_err(plan_error)
 }
 
 /// A running query and the schema of its result.

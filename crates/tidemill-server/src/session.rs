@@ -189,8 +189,7 @@ impl Session {
         for parsed in statements {
             let offset = parsed.offset;
             if let Err(error) = self.execute(wire, parsed, whole).await? {
-                let error = SqlError { position: error.position.map(|p| p.max(offset + 1)), ..error };
-                self.fail(wire, &error);
+                self.fail(wire, &error.moved_by(offset));
                 break;
             }
         }

@@ -10,12 +10,15 @@
 
 mod apply;
 mod array_subquery;
+mod clause;
 pub mod coerce;
 mod correlated;
 mod error;
+mod hint;
 mod lower;
 mod marker;
 mod name;
+mod place;
 mod prepare;
 mod relkind;
 pub mod resolve;
@@ -31,13 +34,16 @@ use std::sync::Arc;
 
 use datafusion::common::config::Dialect;
 use datafusion::execution::SessionStateBuilder;
-use datafusion::optimizer::Analyzer;
+use datafusion::optimizer::{Analyzer, Optimizer};
 use datafusion::prelude::SessionConfig;
+
+use crate::aggregate;
 
 pub use error::{plan_error, plan_error_in};
 pub use name::display_name;
-pub use prepare::{prepare, prepare_expr, prepare_query};
+pub use prepare::{prepare, prepare_expr, prepare_query, prepare_text};
 pub use relkind::CONTINUOUS_OPTION;
+pub use set_operation::unify_all;
 pub use vars::SessionVars;
 
 /// The schema that a name without one is looked up in: it stands for all schemas of the search path. Nobody can write it.
@@ -77,11 +83,20 @@ pub fn configure(builder: SessionStateBuilder) -> SessionStateBuilder {
     // A name that is ours must not fall back to DataFusion's function of that name.
     functions.retain(|f| crate::function::registry().function(f.name()).is_empty());
     functions.push(Arc::new(marker::Pack::udf()));
+    let ours = aggregate::all();
+    let mut aggregates = builder.aggregate_functions().take().unwrap_or_default();
+    aggregates.retain(|f| !aggregate::is_foreign(f.name()) && ours.iter().all(|o| o.name() != f.name()));
+    aggregates.extend(ours);
+    // It would take DISTINCT away from an aggregate and with it the order that DISTINCT gives; ours mind it themselves.
+    let rewrites = Optimizer::new().rules.into_iter();
+    let rewrites = rewrites.filter(|rule| rule.name() != "single_distinct_aggregation_to_group_by");
     builder
+        .with_optimizer_rules(rewrites.collect())
         .with_expr_planners(planners)
         .with_type_planner(Arc::new(types::Types))
         .with_analyzer_rules(rules)
         .with_scalar_functions(functions)
+        .with_aggregate_functions(aggregates)
 }
 
 #[cfg(test)]

@@ -56,6 +56,8 @@ pub struct Options {
     pub segment_bytes: u64,
     /// State in memory beyond this goes to disk.
     pub memory_bytes: usize,
+    /// Larger states are written to runs, smaller ones into the checkpoint's record.
+    pub inline_bytes: usize,
     /// Decoded blocks of runs that are kept in memory.
     pub cache_bytes: usize,
     /// Held back on disk for a checkpoint when the disk is full.
@@ -68,6 +70,7 @@ impl Default for Options {
             checkpoint_log_bytes: 256 << 10,
             segment_bytes: 16 << 20,
             memory_bytes: 512 << 20,
+            inline_bytes: 1 << 20,
             cache_bytes: 128 << 20,
             reserve_bytes: 256 << 10,
         }
@@ -162,7 +165,7 @@ impl Engine {
         for view in views {
             registry.insert(view);
         }
-        let (log, recovered) = recover::recover(&disk, &options, &registry)?;
+        let (log, mut recovered) = recover::recover(&disk, &options, &registry)?;
         let shared = Arc::new(Shared {
             disk,
             options,
@@ -171,7 +174,7 @@ impl Engine {
             room: Arc::new(Semaphore::new(QUEUE_BYTES_MAX)),
             queue: commit::Queue::default(),
             fatal,
-            maintenance: maintain::Maintenance::default(),
+            maintenance: maintain::Maintenance::new(std::mem::take(&mut recovered.named)),
             log_bytes: AtomicU64::new(log.size_bytes()),
             run_bytes: AtomicU64::new(recovered.run_bytes),
             commits: AtomicU64::new(0),

@@ -3,6 +3,10 @@
 use datafusion::error::DataFusionError;
 use tidemill_sql::{SqlError, SqlState};
 
+use crate::disk::DiskError;
+use crate::log::LogError;
+use crate::run::RunError;
+
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The user's statement: reported as it is.
@@ -13,11 +17,11 @@ pub enum Error {
     #[error("{0}")]
     Arrow(#[from] arrow::error::ArrowError),
     #[error("{0}")]
-    Log(#[from] crate::log::LogError),
+    Log(#[from] LogError),
     #[error("{0}")]
-    Disk(#[from] crate::disk::DiskError),
+    Disk(#[from] DiskError),
     #[error("{0}")]
-    Run(#[from] crate::run::RunError),
+    Run(#[from] RunError),
     /// The committer has stopped; the cause was logged when it happened.
     #[error("the server is shutting down after an error of its disk: {0}")]
     Stopped(String),
@@ -49,15 +53,9 @@ impl Error {
             Error::Sql(error) => error,
             Error::DataFusion(error) => map_datafusion(error),
             Error::Arrow(error) => map_datafusion(DataFusionError::ArrowError(Box::new(error), None)),
-            Error::Disk(error) if error.is_full() => SqlError::new(SqlState::DISK_FULL, error.to_string())
-                .with_hint("Make room on the disk of the data directory; reads go on meanwhile."),
-            Error::Log(crate::log::LogError::DiskFull(error)) => {
-                SqlError::new(SqlState::DISK_FULL, error.to_string())
-                    .with_hint("Make room on the disk of the data directory; reads go on meanwhile.")
-            }
-            Error::Disk(error) => SqlError::new(SqlState::IO_ERROR, error.to_string()),
-            Error::Log(error) => SqlError::new(SqlState::IO_ERROR, error.to_string()),
-            Error::Run(error) => SqlError::new(SqlState::DATA_CORRUPTED, error.to_string()),
+            Error::Log(error) => log_error(error),
+            Error::Disk(error) => disk_error(&error),
+            Error::Run(error) => run_error(&error),
             Error::Stopped(cause) => SqlError::new(
                 SqlState::CRASH_SHUTDOWN,
                 format!("the server is shutting down after an error of its disk: {cause}"),
@@ -65,6 +63,47 @@ impl Error {
             Error::Corrupt(message) => SqlError::new(SqlState::DATA_CORRUPTED, message),
         }
     }
+}
+
+const MAKE_ROOM: &str = "Make room on the disk of the data directory; reads go on meanwhile.";
+
+pub(crate) fn disk_full(message: impl Into<String>) -> SqlError {
+    SqlError::new(SqlState::DISK_FULL, message).with_hint(MAKE_ROOM)
+}
+
+fn disk_error(error: &DiskError) -> SqlError {
+    match error {
+        full if full.is_full() => disk_full(full.to_string()),
+        DiskError::Io { .. } | DiskError::InUse { .. } => {
+            SqlError::new(SqlState::IO_ERROR, error.to_string())
+        }
+    }
+}
+
+fn log_error(error: LogError) -> SqlError {
+    let state = match &error {
+        LogError::DiskFull(_) => return disk_full(error.to_string()),
+        LogError::Disk(error) => return disk_error(error),
+        LogError::Poisoned { .. } => SqlState::IO_ERROR,
+        LogError::Corrupt { .. } | LogError::Missing { .. } | LogError::Behind { .. } => {
+            SqlState::DATA_CORRUPTED
+        }
+        LogError::NewerVersion { .. } => SqlState::FEATURE_NOT_SUPPORTED,
+        LogError::TooLarge { .. } => SqlState::PROGRAM_LIMIT_EXCEEDED,
+    };
+    SqlError::new(state, error.to_string())
+}
+
+/// What reading or writing a run led to, in a query's terms.
+pub(crate) fn run_error(error: &RunError) -> SqlError {
+    let state = match error {
+        RunError::Disk(error) => return disk_error(error),
+        RunError::Corrupt { .. } => SqlState::DATA_CORRUPTED,
+        RunError::Version { .. } | RunError::Layout { .. } => SqlState::FEATURE_NOT_SUPPORTED,
+        RunError::Failed { .. } => SqlState::IO_ERROR,
+        RunError::Arrow(_) | RunError::Schema { .. } | RunError::Unsorted => SqlState::INTERNAL_ERROR,
+    };
+    SqlError::new(state, error.to_string())
 }
 
 /// `0A000` for a query that a continuous view cannot have.

@@ -73,9 +73,9 @@ fn constant(array: &ArrayRef, to: Type) -> Result<Expr> {
 
 /// Text without metadata is a literal of unknown type, so a known one says what it is; others do where Arrow does not.
 fn known(expr: Expr, ty: Type) -> Expr {
-    let mut field = ty.with_typmod(-1).field("");
+    let mut field = ty.field("");
     if ty.scalar == Scalar::Text && !ty.array {
-        field.set_metadata([(crate::types::TYPE_KEY.to_string(), "text".to_string())].into());
+        field = field.with_metadata([(crate::types::TYPE_KEY.to_string(), "text".to_string())].into());
     }
     match expr {
         Expr::Literal(value, None) if !field.metadata().is_empty() => {

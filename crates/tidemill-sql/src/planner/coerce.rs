@@ -122,8 +122,16 @@ pub fn type_of(expr: &Expr, schema: &DFSchema) -> Result<Arg> {
 
 /// The common type of alternatives (`CASE`, `UNION`, `VALUES`, `ARRAY`, ...); text if nothing is known.
 pub fn common(what: &str, types: impl IntoIterator<Item = Arg>) -> Result<Type> {
+    common_or(what, types).map_err(|(_, error)| error)
+}
+
+/// As [`common`]; the error comes with the place in the list of the type that does not fit.
+pub fn common_or(
+    what: &str,
+    types: impl IntoIterator<Item = Arg>,
+) -> std::result::Result<Type, (usize, SqlError)> {
     let mut chosen: Option<Type> = None;
-    for ty in types.into_iter().flatten() {
+    for (i, ty) in types.into_iter().enumerate().filter_map(|(i, ty)| Some((i, ty?))) {
         let Some(so_far) = chosen else {
             chosen = Some(ty);
             continue;
@@ -132,10 +140,8 @@ pub fn common(what: &str, types: impl IntoIterator<Item = Arg>) -> Result<Type> 
             continue;
         }
         if category(so_far) != category(ty) {
-            return Err(SqlError::new(
-                SqlState::DATATYPE_MISMATCH,
-                format!("{what} types {} and {} cannot be matched", plain(so_far), plain(ty)),
-            ));
+            let message = format!("{what} types {} and {} cannot be matched", plain(so_far), plain(ty));
+            return Err((i, SqlError::new(SqlState::DATATYPE_MISMATCH, message)));
         }
         if !preferred(so_far)
             && castable(so_far, ty, Context::Implicit)
@@ -143,10 +149,8 @@ pub fn common(what: &str, types: impl IntoIterator<Item = Arg>) -> Result<Type> 
         {
             chosen = Some(ty);
         } else if !castable(ty, so_far, Context::Implicit) {
-            return Err(SqlError::new(
-                SqlState::CANNOT_COERCE,
-                format!("{what} could not convert type {} to {}", plain(ty), plain(so_far)),
-            ));
+            let message = format!("{what} could not convert type {} to {}", plain(ty), plain(so_far));
+            return Err((i, SqlError::new(SqlState::CANNOT_COERCE, message)));
         } else if so_far.scalar == ty.scalar {
             // Different modifiers: none.
             chosen = Some(so_far.with_typmod(-1));

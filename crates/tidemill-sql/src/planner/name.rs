@@ -65,8 +65,8 @@ pub fn assign(projection: &mut [SelectItem]) {
 
 /// A function that is called without parentheses, but that the parser takes for a column.
 pub fn is_keyword_function(ident: &ast::Ident) -> bool {
-    let called = |name| ident.value.eq_ignore_ascii_case(name);
-    ident.quote_style.is_none() && ["current_schema", "current_role"].into_iter().any(called)
+    let words = ["current_schema", "current_role"];
+    ident.quote_style.is_none() && words.iter().any(|word| ident.value.eq_ignore_ascii_case(word))
 }
 
 fn unique(seen: &mut HashSet<String>, name: &str) -> String {

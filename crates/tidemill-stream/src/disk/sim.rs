@@ -7,7 +7,8 @@
 //! and it is what POSIX allows. All randomness comes from seeds.
 //!
 //! A test that wants to crash everywhere runs its work once, reads [`SimDisk::sync_points`], and then for
-//! each `k` below that runs it again on a new disk after [`SimDisk::halt_at_sync`]`(k)`.
+//! each `k` below that runs it again on a new disk after [`SimDisk::halt_at_sync`]`(k)`. A test that wants trouble
+//! at every change of the disk does the same with [`SimDisk::changes`] and [`SimDisk::trouble_at`].
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -37,9 +38,22 @@ struct State {
     capacity_bytes: u64,
     sync_points: u64,
     halt_at_sync: Option<u64>,
+    changes: u64,
+    trouble: Option<(u64, Trouble)>,
     halted: bool,
     faults: Vec<Fault>,
     random: Random,
+}
+
+/// What can happen at one change of the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// It fails, an append after a random part of its bytes, and everything after it fails too.
+    Halt,
+    /// It fails with EIO, an append after a random part of its bytes; what comes after it goes well.
+    Fail,
+    /// The disk is full from here on, until [`SimDisk::set_capacity`].
+    Full,
 }
 
 type Names = BTreeMap<PathBuf, Node>;
@@ -98,6 +112,8 @@ impl SimDisk {
             capacity_bytes,
             sync_points: 0,
             halt_at_sync: None,
+            changes: 0,
+            trouble: None,
             halted: false,
             faults: Vec::new(),
             random,
@@ -147,6 +163,16 @@ impl SimDisk {
     /// The sync with this number (the first is 0) and every operation after it fails.
     pub fn halt_at_sync(&self, sync_point: u64) {
         self.state.lock().halt_at_sync = Some(sync_point);
+    }
+
+    /// Operations so far that change the disk: everything but opening, reading and listing.
+    pub fn changes(&self) -> u64 {
+        self.state.lock().changes
+    }
+
+    /// The change with this number (the first is 0) meets trouble.
+    pub fn trouble_at(&self, change: u64, trouble: Trouble) {
+        self.state.lock().trouble = Some((change, trouble));
     }
 
     pub fn is_halted(&self) -> bool {
@@ -202,8 +228,9 @@ impl SimDisk {
     fn open(&self, path: &Path) -> Result<SimFile> {
         let state = self.begin(Operation::Open, path)?;
         let number = state.file(Operation::Open, path)?;
+        let end = state.files[number].visible.len();
         drop(state);
-        Ok(SimFile { disk: self.clone(), path: path.to_owned(), number })
+        Ok(SimFile { disk: self.clone(), path: path.to_owned(), number, end })
     }
 }
 
@@ -221,6 +248,7 @@ impl State {
             return Err(Refusal { source: io::Error::other("the simulated disk has halted"), torn: false });
         }
         self.sync_points += u64::from(syncs);
+        self.meet_trouble(operation)?;
         let mut due = None;
         for (index, fault) in self.faults.iter_mut().enumerate() {
             match fault.after.checked_sub(1) {
@@ -235,6 +263,26 @@ impl State {
                 let torn = self.faults.remove(index).torn;
                 Err(Refusal { source: io::Error::from_raw_os_error(libc::EIO), torn })
             }
+        }
+    }
+
+    fn meet_trouble(&mut self, operation: Operation) -> Result<(), Refusal> {
+        use Operation::{FreeBytes, List, Lock, Open, Read};
+        if matches!(operation, FreeBytes | List | Lock | Open | Read) {
+            return Ok(());
+        }
+        let number = self.changes;
+        self.changes += 1;
+        match self.trouble {
+            Some((at, trouble)) if at == number => {
+                self.halted = trouble == Trouble::Halt;
+                if trouble == Trouble::Full {
+                    self.capacity_bytes = self.used_bytes();
+                    return Ok(());
+                }
+                Err(Refusal { source: io::Error::from_raw_os_error(libc::EIO), torn: true })
+            }
+            _ => Ok(()),
         }
     }
 
@@ -324,16 +372,11 @@ impl Content {
         Content { visible: bytes.clone(), durable: bytes, unsynced: Vec::new() }
     }
 
-    fn append(&mut self, bytes: &[u8]) {
+    fn write(&mut self, bytes: &[u8], offset: usize) {
         if !bytes.is_empty() {
-            self.unsynced.push(ContentChange::Write { offset: self.visible.len(), bytes: bytes.to_vec() });
-            self.visible.extend_from_slice(bytes);
+            self.unsynced.push(ContentChange::Write { offset, bytes: bytes.to_vec() });
+            write_at(&mut self.visible, offset, bytes);
         }
-    }
-
-    fn rewrite(&mut self, bytes: &[u8], offset: usize) {
-        self.unsynced.push(ContentChange::Write { offset, bytes: bytes.to_vec() });
-        write_at(&mut self.visible, offset, bytes);
     }
 
     fn truncate(&mut self, bytes: usize) {
@@ -406,7 +449,7 @@ impl Disk for SimDisk {
         state.files.push(Content::default());
         state.change_name(NameChange::Add(path.to_owned(), Node::File(number)));
         drop(state);
-        Ok(Box::new(SimFile { disk: self.clone(), path: path.to_owned(), number }))
+        Ok(Box::new(SimFile { disk: self.clone(), path: path.to_owned(), number, end: 0 }))
     }
 
     fn open_append(&self, path: &Path) -> Result<Box<dyn AppendFile>> {
@@ -484,9 +527,24 @@ struct SimFile {
     disk: SimDisk,
     path: PathBuf,
     number: usize,
+    /// Where the next append goes.
+    end: usize,
 }
 
 impl SimFile {
+    /// Writes as much as there is room for.
+    fn write(&self, state: &mut State, operation: Operation, bytes: &[u8], offset: usize) -> Result<()> {
+        let free = usize::try_from(state.free_bytes()).unwrap_or(usize::MAX);
+        let content = &mut state.files[self.number];
+        let there = content.visible.len().saturating_sub(offset);
+        let room = there.saturating_add(free).min(bytes.len());
+        content.write(&bytes[..room], offset);
+        if room < bytes.len() {
+            return self.fail(operation, io::Error::from_raw_os_error(libc::ENOSPC));
+        }
+        Ok(())
+    }
+
     fn fail<T>(&self, operation: Operation, source: io::Error) -> Result<T> {
         Err(DiskError::new(operation, &self.path, source))
     }
@@ -498,16 +556,21 @@ impl AppendFile for SimFile {
         if let Err(refusal) = state.begin(Operation::Append) {
             if refusal.torn {
                 let kept = state.random.below(bytes.len() + 1);
-                state.files[self.number].append(&bytes[..kept]);
+                state.files[self.number].write(&bytes[..kept], self.end);
+                self.end += kept;
             }
             return self.fail(Operation::Append, refusal.source);
         }
-        let room = usize::try_from(state.free_bytes()).unwrap_or(usize::MAX).min(bytes.len());
-        state.files[self.number].append(&bytes[..room]);
-        if room < bytes.len() {
-            return self.fail(Operation::Append, io::Error::from_raw_os_error(libc::ENOSPC));
-        }
+        self.write(&mut state, Operation::Append, bytes, self.end)?;
+        self.end += bytes.len();
         Ok(())
+    }
+
+    fn extend(&mut self, bytes: u64) -> Result<()> {
+        let mut state = self.disk.begin(Operation::Extend, &self.path)?;
+        let length = state.files[self.number].visible.len();
+        let zeros = vec![0; usize::try_from(bytes).unwrap_or(0).saturating_sub(length)];
+        self.write(&mut state, Operation::Extend, &zeros, length)
     }
 
     fn rewrite(&mut self, bytes: &[u8], offset: u64) -> Result<()> {
@@ -515,7 +578,7 @@ impl AppendFile for SimFile {
         let content = &mut state.files[self.number];
         match usize::try_from(offset) {
             Ok(offset) if offset.saturating_add(bytes.len()) <= content.visible.len() => {
-                content.rewrite(bytes, offset);
+                content.write(bytes, offset);
                 Ok(())
             }
             _ => self.fail(Operation::Rewrite, ErrorKind::InvalidInput.into()),
@@ -546,7 +609,10 @@ impl AppendFile for SimFile {
         }
         // When it fails, the cut was made and only its sync did not happen: the harder case for the caller.
         match outcome {
-            Ok(()) => state.files[self.number].sync(),
+            Ok(()) => {
+                state.files[self.number].sync();
+                self.end = bytes;
+            }
             Err(refusal) => return self.fail(Operation::Truncate, refusal.source),
         }
         Ok(())

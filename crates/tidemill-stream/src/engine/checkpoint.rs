@@ -29,7 +29,9 @@ impl Committer {
         if self.since_checkpoint < due {
             return;
         }
-        if memory > maintain::INLINE_BYTES_MAX as u64 && !self.shared.maintenance.flushed_since_request() {
+        if memory > self.shared.options.inline_bytes as u64
+            && !self.shared.maintenance.flushed_since_request()
+        {
             self.shared.maintenance.request_flush();
             // A state that is too large for a record must be in runs first; the log grows until then.
             if self.since_checkpoint < LOG_BYTES_MAX * 2 {
@@ -46,20 +48,44 @@ impl Committer {
         }
     }
 
-    fn try_checkpoint(&mut self) {
-        match self.checkpoint() {
+    pub(super) fn try_checkpoint(&mut self) {
+        match self.checkpoint_with_reserve() {
             Ok(()) => {}
-            Err(Error::Log(LogError::DiskFull(error))) => {
+            Err(error @ Error::Log(LogError::DiskFull(_))) => {
                 tracing::warn!(%error, "no room for a checkpoint; the log stays as it is");
-                if let Err(error) = self.log.release_reserve() {
-                    tracing::error!(%error, "could not release the log's reserve");
-                }
+            }
+            Err(error @ Error::Log(LogError::TooLarge { .. })) => {
+                tracing::warn!(%error, "a checkpoint waits until the states are in runs");
+                self.shared.maintenance.request_flush();
             }
             Err(error) => self.give_up(&error.to_string()),
         }
     }
 
+    /// On a full disk the reserve is what a checkpoint is written to, before anything else takes its room.
+    pub(super) fn checkpoint_with_reserve(&mut self) -> Result<()> {
+        match self.checkpoint() {
+            Err(Error::Log(LogError::DiskFull(_))) if self.log.release_reserve()? => self.checkpoint(),
+            done => done,
+        }
+    }
+
     fn checkpoint(&mut self) -> Result<()> {
+        self.shared.maintenance.begin_checkpoint();
+        let written = self.write_checkpoint();
+        match &written {
+            Ok(runs) => self.shared.maintenance.end_checkpoint(Some(runs.clone())),
+            Err(Error::Log(LogError::DiskFull(_) | LogError::TooLarge { .. })) => {
+                self.shared.maintenance.end_checkpoint(None);
+            }
+            // Nobody knows whether it is in the log: its runs must stay.
+            Err(_) => {}
+        }
+        written.map(drop)
+    }
+
+    /// Returns the runs that it names.
+    fn write_checkpoint(&mut self) -> Result<Vec<Arc<Run>>> {
         let mut views: Vec<(ViewId, Persisted, Vec<Arc<Run>>)> = Vec::new();
         for view in self.views() {
             let frozen = view.state.lock().freeze()?;
@@ -78,6 +104,7 @@ impl Committer {
         self.log.rotate()?;
         let lsn = self.log.append(record::CHECKPOINT, &[&payload])?;
         self.sync()?;
+        self.applied = lsn;
         self.log.drop_before(lsn)?;
         // A full disk is met here, and tried again at the next checkpoint.
         match self.log.restore_reserve() {
@@ -86,9 +113,7 @@ impl Committer {
         }
         self.since_checkpoint = 0;
         self.shared.log_bytes.store(self.log.size_bytes(), Ordering::Relaxed);
-        let runs = views.into_iter().flat_map(|(_, _, runs)| runs).collect();
-        self.shared.maintenance.checkpointed(runs);
-        Ok(())
+        Ok(views.into_iter().flat_map(|(_, _, runs)| runs).collect())
     }
 
     fn views(&self) -> Vec<Arc<View>> {

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::engine::fold_group::{Group, fold_group};
 use crate::engine::maintain::Maintainer;
 use crate::engine::recover::Recovered;
 use crate::engine::{Level, Part, Shared, Write, record};
-use crate::error::{Error, Result};
-use crate::log::{Log, LogError};
+use crate::error::{Error, Result, disk_full};
+use crate::log::{Log, LogError, Lsn};
 use crate::view::ViewId;
 
 /// Writes in one commit group at most.
@@ -174,6 +174,7 @@ impl Queue {
     /// The committer waits for something to do, at most for `patience`.
     fn next(&self, patience: Duration) -> Next {
         let mut state = self.state.lock();
+        let mut yielded = false;
         loop {
             if let Some(group) = state.folded.take() {
                 if state.is_for_folder() {
@@ -182,6 +183,12 @@ impl Queue {
                 return Next::Commit(group);
             }
             if state.is_for_committer() {
+                if !yielded {
+                    // Sessions that are about to write run first, if there are any: the group grows, and nobody waits.
+                    yielded = true;
+                    MutexGuard::unlocked(&mut state, std::thread::yield_now);
+                    continue;
+                }
                 return Next::Fold(state.take());
             }
             if state.closed && !state.folding && state.writes.is_empty() {
@@ -235,26 +242,32 @@ pub(super) struct Committer {
     pub(super) log: Log,
     /// Bytes of log since the last checkpoint.
     pub(super) since_checkpoint: u64,
-    unsynced: bool,
+    /// The last record that the views hold.
+    pub(super) applied: Lsn,
+    /// When the first record was written that is not synced yet.
+    unsynced_since: Option<Instant>,
     payload: Vec<u8>,
 }
 
 impl Committer {
     fn new(shared: Arc<Shared>, log: Log) -> Self {
         let since_checkpoint = log.size_bytes();
-        Self { shared, log, since_checkpoint, unsynced: false, payload: Vec::new() }
+        let applied = log.last_lsn();
+        Self { shared, log, since_checkpoint, applied, unsynced_since: None, payload: Vec::new() }
     }
 
     fn run(&mut self) {
         let shared = Arc::clone(&self.shared);
         let _abandon = Abandon(&shared.queue);
         loop {
-            match shared.queue.next(if self.unsynced { LAZY_SYNC } else { IDLE }) {
+            match shared.queue.next(if self.unsynced_since.is_some() { LAZY_SYNC } else { IDLE }) {
                 Next::Fold(writes) => self.commit(fold_group(&shared, writes)),
                 Next::Commit(group) => self.commit(group),
-                Next::Idle => self.idle(),
+                Next::Idle if self.lacks_commits() => self.try_checkpoint(),
+                Next::Idle => {}
                 Next::Closed => break,
             }
+            self.sync_if_late();
             self.checkpoint_if_due();
         }
         self.checkpoint_at_end();
@@ -269,26 +282,24 @@ impl Committer {
         let logged = self.log_commit(&deltas, truncate, level);
         match logged {
             Ok(()) => self.apply(&deltas, truncate, writes),
-            Err(error) => {
-                let text = error.to_string();
-                let full = matches!(error, Error::Log(LogError::DiskFull(_)));
-                if !full {
-                    self.give_up(&text);
-                }
-                let mut first = Some(error);
-                for write in writes {
-                    let error = first.take().unwrap_or_else(|| match full {
-                        true => Error::Sql(
-                            tidemill_sql::SqlError::new(tidemill_sql::SqlState::DISK_FULL, text.clone())
-                                .with_hint(
-                                    "Make room on the disk of the data directory; reads go on meanwhile.",
-                                ),
-                        ),
-                        false => Error::Stopped(text.clone()),
-                    });
-                    self.answer(write, Err(error));
-                }
-            }
+            Err(error) => self.refuse(writes, error),
+        }
+    }
+
+    /// Nothing of the group is in the log or the views.
+    fn refuse(&mut self, writes: Vec<Write>, error: Error) {
+        let text = error.to_string();
+        let full = matches!(error, Error::Log(LogError::DiskFull(_)));
+        if !full && !matches!(error, Error::Log(LogError::TooLarge { .. })) {
+            self.give_up(&text);
+        }
+        let mut first = Some(error);
+        for write in writes {
+            let error = first.take().unwrap_or_else(|| match full {
+                true => Error::Sql(disk_full(text.clone())),
+                false => Error::Stopped(text.clone()),
+            });
+            self.answer(write, Err(error));
         }
     }
 
@@ -301,6 +312,9 @@ impl Committer {
         if let Some(cause) = self.shared.fatal.cause() {
             return Err(Error::Stopped(cause));
         }
+        if self.lacks_commits() {
+            self.checkpoint_with_reserve()?;
+        }
         if let Some(view) = truncate {
             self.payload.clear();
             record::encode_truncate(view, &mut self.payload);
@@ -311,32 +325,41 @@ impl Committer {
             record::encode_commit(deltas, &mut self.payload)?;
             self.append(record::COMMIT)?;
         }
-        if level == Level::SyncCommit && self.unsynced {
+        if level == Level::SyncCommit {
             self.sync()?;
         }
         Ok(())
     }
 
+    /// Commits that were acknowledged before they were synced can be in the views and not in the log: a full disk met
+    /// at their sync cuts them off. A checkpoint brings them in; without it nothing may be written after them.
+    fn lacks_commits(&self) -> bool {
+        self.log.last_lsn() < self.applied
+    }
+
     fn append(&mut self, kind: u8) -> Result<()> {
         self.log.append(kind, &[&self.payload])?;
-        self.unsynced = true;
+        self.unsynced_since.get_or_insert_with(Instant::now);
         self.since_checkpoint += self.payload.len() as u64;
         Ok(())
     }
 
+    /// Afterwards everything before is durable, or cut off.
     pub(super) fn sync(&mut self) -> Result<()> {
+        self.unsynced_since = None;
         self.log.sync()?;
-        self.unsynced = false;
         Ok(())
     }
 
     fn apply(&mut self, deltas: &[(ViewId, RecordBatch)], truncate: Option<ViewId>, writes: Vec<Write>) {
         {
             let gate = self.shared.gate.lock();
-            if let Some(view) = truncate.and_then(|id| self.shared.view(id))
-                && let Err(error) = view.state.lock().clear()
-            {
-                tracing::error!(view = view.id.0, %error, "could not truncate a view");
+            if let Some(view) = truncate.and_then(|id| self.shared.view(id)) {
+                let mut state = view.state.lock();
+                self.shared.maintenance.retire(state.runs().iter().cloned());
+                if let Err(error) = state.clear() {
+                    tracing::error!(view = view.id.0, %error, "could not truncate a view");
+                }
             }
             for (id, delta) in deltas {
                 // A view that was dropped meanwhile wants nothing.
@@ -352,6 +375,7 @@ impl Committer {
             }
             drop(gate);
         }
+        self.applied = self.log.last_lsn();
         self.shared.commits.fetch_add(1, Ordering::Relaxed);
         self.shared.log_bytes.store(self.log.size_bytes(), Ordering::Relaxed);
         for write in writes {
@@ -378,15 +402,16 @@ impl Committer {
         self.shared.queue.close();
     }
 
-    fn idle(&mut self) {
-        if self.unsynced
-            && let Err(error) = self.sync()
-        {
-            if matches!(error, Error::Log(LogError::DiskFull(_))) {
+    fn sync_if_late(&mut self) {
+        if self.unsynced_since.is_none_or(|since| since.elapsed() < LAZY_SYNC) {
+            return;
+        }
+        match self.sync() {
+            Ok(()) => {}
+            Err(error @ Error::Log(LogError::DiskFull(_))) => {
                 tracing::warn!(%error, "what was acknowledged without a sync is not on disk yet");
-            } else {
-                self.give_up(&error.to_string());
             }
+            Err(error) => self.give_up(&error.to_string()),
         }
     }
 }

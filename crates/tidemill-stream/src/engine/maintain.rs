@@ -16,15 +16,13 @@ use crate::run::{BlockCache, KeyEncoder, Merge, Run, RunWriter, sort_by_key};
 use crate::view::View;
 
 pub(super) const RUN_DIR: &str = "run";
-/// States of more bytes than this go to runs rather than into the checkpoint's record.
-pub(super) const INLINE_BYTES_MAX: usize = 1 << 20;
 /// So many neighbouring runs of similar size are merged into one.
 const RUNS_MERGE_MIN: usize = 4;
 /// How often the thread looks for something to do.
 const PERIOD: Duration = Duration::from_millis(20);
 
 /// What the other threads and the maintenance thread tell each other.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Maintenance {
     state: Mutex<State>,
     wake: Condvar,
@@ -35,6 +33,7 @@ struct State {
     stop: bool,
     flush_wanted: bool,
     flush_done: bool,
+    checkpointing: bool,
     /// The runs that the last checkpoint names: they stay on disk.
     named: Vec<Arc<Run>>,
     /// Runs that no view has any more; their files go when no checkpoint names them.
@@ -53,8 +52,23 @@ impl Maintenance {
         std::mem::take(&mut self.state.lock().flush_done)
     }
 
-    pub(super) fn checkpointed(&self, runs: Vec<Arc<Run>>) {
-        self.state.lock().named = runs;
+    /// After a start: the runs that the last checkpoint names.
+    pub(super) fn new(named: Vec<Arc<Run>>) -> Self {
+        Self { state: Mutex::new(State { named, ..State::default() }), wake: Condvar::new() }
+    }
+
+    /// No run is removed from here to [`Self::end_checkpoint`]: the checkpoint may come to name it.
+    pub(super) fn begin_checkpoint(&self) {
+        self.state.lock().checkpointing = true;
+    }
+
+    /// The runs that the new checkpoint names; none if it was not written.
+    pub(super) fn end_checkpoint(&self, runs: Option<Vec<Arc<Run>>>) {
+        let mut state = self.state.lock();
+        state.checkpointing = false;
+        if let Some(runs) = runs {
+            state.named = runs;
+        }
     }
 
     pub(super) fn retire(&self, runs: impl IntoIterator<Item = Arc<Run>>) {
@@ -167,7 +181,7 @@ impl Maintainer {
 
     /// Writes what a view has in memory to a run, if it is much.
     fn flush(&mut self, view: &View) -> Result<()> {
-        if view.size().1 <= INLINE_BYTES_MAX / 4 {
+        if view.size().1 <= self.shared.options.inline_bytes / 4 {
             return Ok(());
         }
         let task = view.state.lock().flush_task()?;
@@ -257,6 +271,9 @@ impl Maintainer {
     fn remove_retired(&self) {
         let gone: Vec<Arc<Run>> = {
             let mut state = self.shared.maintenance.state.lock();
+            if state.checkpointing {
+                return;
+            }
             let named = std::mem::take(&mut state.named);
             let (stay, go) = state.retired.drain(..).partition(|r| named.iter().any(|n| Arc::ptr_eq(n, r)));
             state.retired = stay;

@@ -8,6 +8,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 
 use crate::engine::run_schema;
+use crate::error::run_error;
 use crate::fold::Aggregation;
 use crate::run::{KeyEncoder, Merge, RunError, sort_by_key};
 use crate::view::Frozen;
@@ -30,7 +31,7 @@ pub fn stream_state(aggregation: Arc<Aggregation>, frozen: Frozen) -> SendableRe
 }
 
 fn external(error: RunError) -> DataFusionError {
-    DataFusionError::External(Box::new(error))
+    DataFusionError::External(Box::new(run_error(&error)))
 }
 
 /// Gives finished batches to `give` until it returns false.

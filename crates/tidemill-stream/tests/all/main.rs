@@ -1,4 +1,8 @@
 //! The engine as a whole: views equal batch queries, restarts and crashes lose nothing that was acknowledged.
 
+mod damage;
 mod equivalence;
+mod pressure;
+mod scenario;
 mod support;
+mod trouble;

@@ -1,6 +1,5 @@
 //! A small server without a server: streams, views planned from SQL by DataFusion's own functions, an engine.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -16,7 +15,9 @@ use tidemill_stream::view::{self, View, ViewId, ViewTable, state_views};
 pub struct Harness {
     pub stream: StreamDefinition,
     pub engine: Arc<Engine>,
-    views: Vec<(String, Arc<View>)>,
+    pub fatal: Fatal,
+    plans: Plans,
+    views: Vec<Arc<View>>,
 }
 
 pub fn stream() -> StreamDefinition {
@@ -32,6 +33,11 @@ pub fn stream() -> StreamDefinition {
     }
 }
 
+/// Whether to try everything rather than a sample: `make crash`.
+pub fn everything() -> bool {
+    std::env::var_os("TIDEMILL_TEST_EVERYTHING").is_some()
+}
+
 fn context() -> SessionContext {
     SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1))
 }
@@ -44,59 +50,77 @@ pub fn printed(batches: &[RecordBatch]) -> Vec<String> {
     lines
 }
 
+/// Views planned once, for tests that open many engines over them.
+#[derive(Clone)]
+pub struct Plans(Vec<(String, Arc<view::ViewPlan>)>);
+
+impl Plans {
+    pub async fn compile(queries: &[String]) -> Plans {
+        let mut plans = Vec::new();
+        for query in queries {
+            let context = context();
+            context.register_table("s", Arc::new(StreamTable::new(&stream()))).unwrap();
+            let plan = context.state().create_logical_plan(query).await.unwrap();
+            plans.push((query.clone(), Arc::new(view::compile(&context.state(), &plan).await.unwrap())));
+        }
+        Plans(plans)
+    }
+
+    /// The batch query of a view over all `events`.
+    pub async fn batch_query(&self, view: usize, events: &[RecordBatch]) -> Vec<RecordBatch> {
+        let context = context();
+        let table = MemTable::try_new(stream().event_schema(), vec![events.to_vec()]).unwrap();
+        context.register_table("s", Arc::new(table)).unwrap();
+        context.sql(&self.0[view].0).await.unwrap().collect().await.unwrap()
+    }
+
+    pub fn id(view: usize) -> ViewId {
+        ViewId(100 + view as u32)
+    }
+}
+
 impl Harness {
     pub async fn open(disk: Arc<dyn Disk>, options: Options, queries: &[String]) -> Harness {
-        let stream = stream();
-        let mut views = Vec::new();
-        for (i, query) in queries.iter().enumerate() {
-            let context = context();
-            context.register_table("s", Arc::new(StreamTable::new(&stream))).unwrap();
-            let plan = context.state().create_logical_plan(query).await.unwrap();
-            let plan = view::compile(&context.state(), &plan).await.unwrap();
-            views.push((
-                query.clone(),
-                Arc::new(View::new(ViewId(100 + i as u32), Arc::new(plan), true).unwrap()),
-            ));
-        }
+        Harness::start(disk, options, &Plans::compile(queries).await).unwrap()
+    }
+
+    pub fn start(disk: Arc<dyn Disk>, options: Options, plans: &Plans) -> tidemill_stream::Result<Harness> {
+        let view = |(i, (_, plan)): (usize, &(String, Arc<view::ViewPlan>))| {
+            View::new(Plans::id(i), Arc::clone(plan), true).map(Arc::new)
+        };
+        let views: Vec<Arc<View>> = plans.0.iter().enumerate().map(view).collect::<Result<_, _>>()?;
         let fatal = Fatal::new(|_| {});
-        let registered = views.iter().map(|(_, v)| Arc::clone(v)).collect();
-        let engine = Arc::new(Engine::open(disk, options, registered, fatal).unwrap());
-        Harness { stream, engine, views }
+        let engine = Arc::new(Engine::open(disk, options, views.clone(), fatal.clone())?);
+        Ok(Harness { stream: stream(), engine, fatal, plans: plans.clone(), views })
     }
 
     pub async fn insert(&self, batch: RecordBatch, level: Level) -> tidemill_stream::Result<()> {
         self.engine.write(vec![Part::Events { stream: self.stream.id, targets: None, batch }], level).await
     }
 
-    pub async fn read(&self, view: usize) -> Vec<RecordBatch> {
-        let (_, view) = &self.views[view];
+    /// What a reader sees in a view.
+    pub async fn try_read(&self, view: usize) -> tidemill_stream::Result<Vec<RecordBatch>> {
+        let view = &self.views[view];
         let context = context();
         let table = ViewTable::new(Arc::clone(view), view.plan.finish.schema());
         context.register_table("v", Arc::new(table)).unwrap();
-        let plan = context.sql("SELECT * FROM v").await.unwrap().create_physical_plan().await.unwrap();
-        let snapshot = self.engine.snapshot(&state_views(&plan)).unwrap();
+        let plan = context.sql("SELECT * FROM v").await?.create_physical_plan().await?;
+        let snapshot = self.engine.snapshot(&state_views(&plan))?;
         let mut state = context.state();
         let config = state.config().clone().with_extension(Arc::new(snapshot));
         *state.config_mut() = config;
-        datafusion::physical_plan::collect(plan, state.task_ctx()).await.unwrap()
+        Ok(datafusion::physical_plan::collect(plan, state.task_ctx()).await?)
     }
 
-    /// The batch query over all events.
-    pub async fn batch_query(&self, view: usize, events: &[RecordBatch]) -> Vec<RecordBatch> {
-        let context = context();
-        let table = MemTable::try_new(self.stream.event_schema(), vec![events.to_vec()]).unwrap();
-        context.register_table("s", Arc::new(table)).unwrap();
-        context.sql(&self.views[view].0).await.unwrap().collect().await.unwrap()
+    pub async fn read(&self, view: usize) -> Vec<RecordBatch> {
+        self.try_read(view).await.unwrap()
     }
 
     pub async fn assert_equal(&self, events: &[RecordBatch], note: &str) {
         for i in 0..self.views.len() {
-            let (ours, theirs) = (printed(&self.read(i).await), printed(&self.batch_query(i, events).await));
-            assert_eq!(ours, theirs, "{note}: view {} differs from its batch query", self.views[i].0);
+            let ours = printed(&self.read(i).await);
+            let theirs = printed(&self.plans.batch_query(i, events).await);
+            assert_eq!(ours, theirs, "{note}: view {} differs from its batch query", self.plans.0[i].0);
         }
-    }
-
-    pub fn definitions(&self) -> HashMap<usize, String> {
-        self.views.iter().map(|(q, _)| q.clone()).enumerate().collect()
     }
 }
