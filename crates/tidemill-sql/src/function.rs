@@ -9,6 +9,7 @@ mod arithmetic;
 mod array;
 pub mod cast;
 mod catalog;
+mod command;
 mod compare;
 mod datetime;
 mod format;
@@ -200,6 +201,7 @@ pub fn registry() -> &'static Registry {
         registry.stable(size::register);
         size::register_pretty(&mut registry);
         registry.volatile(sleep::register);
+        registry.volatile(command::register);
         registry
     })
 }
