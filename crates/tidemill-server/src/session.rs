@@ -434,7 +434,6 @@ impl Session {
         let vars = self.vars();
         let info = SessionInfo {
             process_id: self.activity.process_id,
-            user: self.user.clone(),
             search_path: vars.search_path.clone(),
             settings: self.settings.clone(),
             server: self.server_address,

@@ -47,6 +47,9 @@ pub const PIPELINEDB: &str = "pipelinedb";
 /// The first number of our own system relations: above what `initdb` gives out, below the users' objects.
 const FIRST_OWN_OID: u32 = 15_000;
 
+/// The kind of what holds the rows of a table function; it is not listed.
+const FUNCTION_RESULT: char = 'F';
+
 /// Fills in the rows of a relation.
 pub type Fill = fn(&Snapshot, &mut Rows) -> Result<()>;
 
@@ -105,6 +108,11 @@ impl SystemRelation {
 /// All system relations, by schema and name.
 pub fn all() -> &'static [SystemRelation] {
     &REGISTRY.relations
+}
+
+/// The relation of this number; what holds the rows of a table function has none.
+pub fn of_oid(oid: u32) -> Option<&'static SystemRelation> {
+    REGISTRY.relations.iter().find(|r| r.oid == oid && r.kind != FUNCTION_RESULT)
 }
 
 /// The relation of this name in this schema.

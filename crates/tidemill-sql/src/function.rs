@@ -199,6 +199,7 @@ pub fn registry() -> &'static Registry {
         registry.stable(privilege::register);
         registry.stable(session::register);
         registry.stable(size::register);
+        size::register_pretty(&mut registry);
         registry.volatile(sleep::register);
         registry.volatile(command::register);
         registry

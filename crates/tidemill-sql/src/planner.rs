@@ -28,6 +28,7 @@ mod system_column;
 mod table_function;
 pub mod types;
 pub mod vars;
+mod whole_row;
 
 use std::sync::Arc;
 

@@ -230,10 +230,12 @@ impl Session {
                 self.define(wire, "ALTER STREAM", work).await
             }
             Statement::CreateExtension { if_not_exists, name } => {
-                ("CREATE EXTENSION".into(), define::create_extension(&name, if_not_exists)?)
+                let work = async { define::create_extension(&name, if_not_exists) };
+                self.define(wire, "CREATE EXTENSION", work).await
             }
             Statement::AlterView { if_exists, name, action } => {
-                ("ALTER VIEW".into(), define::alter_view(&server, &name, if_exists, action).await?)
+                let work = define::alter_view(&server, &name, if_exists, action);
+                self.define(wire, "ALTER VIEW", work).await
             }
             Statement::Drop { kind, if_exists, names, cascade } => {
                 let work = define::drop_objects(&server, kind, if_exists, &names, cascade);

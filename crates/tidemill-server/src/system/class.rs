@@ -11,15 +11,12 @@ use tidemill_stream::stream::ARRIVAL;
 
 use super::datatype::{self, DataType};
 use super::namespace::{OWNER_OID, namespace_oid};
-use super::{Fillers, PG_CATALOG, Rows, Snapshot, SystemRelation, all};
+use super::{FUNCTION_RESULT, Fillers, PG_CATALOG, Rows, Snapshot, SystemRelation, all};
 use crate::catalog::Relation;
 use crate::tables::SCHEMA;
 
 pub(super) const FILLERS: Fillers =
     &[(PG_CATALOG, "pg_class", classes), (PG_CATALOG, "pg_attribute", attributes)];
-
-/// The kind of what holds the rows of a table function; it is not listed.
-const FUNCTION_RESULT: char = 'F';
 
 /// Rows that a plan without statistics is to expect, as PostgreSQL says "never analyzed".
 const UNKNOWN_ROWS: f64 = -1.0;

@@ -68,7 +68,7 @@ fn casts(_: &Snapshot, rows: &mut Rows) -> Result<()> {
                 continue;
             }
             rows.add([
-                ("oid", (FIRST_CAST_OID + rows.len() as u32).into()),
+                ("oid", (FIRST_CAST_OID + rows.count() as u32).into()),
                 ("castsource", from.oid().into()),
                 ("casttarget", to.oid().into()),
                 ("castcontext", letter.into()),
@@ -98,7 +98,7 @@ fn operators(_: &Snapshot, rows: &mut Rows) -> Result<()> {
             Returns::Array => 2277,
         };
         rows.add([
-            ("oid", (FIRST_OPERATOR_OID + rows.len() as u32).into()),
+            ("oid", (FIRST_OPERATOR_OID + rows.count() as u32).into()),
             ("oprname", operator.name.into()),
             ("oprnamespace", namespace.into()),
             ("oprowner", OWNER_OID.into()),

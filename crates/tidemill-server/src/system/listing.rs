@@ -1,16 +1,21 @@
 //! `pg_tables`, `pg_views` and other views of PostgreSQL that list relations.
 
+use std::sync::atomic::Ordering;
+
 use tidemill_sql::Result;
 
 use super::class;
 use super::role::ROLES;
 use super::{Fillers, PG_CATALOG, Rows, Snapshot, all};
+use crate::catalog::Relation;
 use crate::tables::SCHEMA;
 
 pub(super) const FILLERS: Fillers = &[
     (PG_CATALOG, "pg_tables", tables),
     (PG_CATALOG, "pg_views", views),
     (PG_CATALOG, "pg_timezone_names", zones),
+    (PG_CATALOG, "pg_stat_all_tables", statistics),
+    (PG_CATALOG, "pg_stat_user_tables", statistics),
 ];
 
 /// PostgreSQL counts tables only here, not foreign tables.
@@ -46,6 +51,27 @@ fn views(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
                 ("definition", definition.into()),
             ])?;
         }
+    }
+    Ok(())
+}
+
+/// Since the server started: what was inserted into streams, and the groups of views.
+fn statistics(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
+    for relation in &snapshot.relations {
+        let (inserted, live) = match relation {
+            Relation::Stream(stream) => (stream.stats.rows.load(Ordering::Relaxed), 0),
+            Relation::View(view) => (0, view.view.size().0),
+        };
+        rows.add([
+            ("relid", relation.oid().into()),
+            ("schemaname", SCHEMA.into()),
+            ("relname", relation.name().into()),
+            ("n_tup_ins", inserted.into()),
+            ("n_tup_upd", 0.into()),
+            ("n_tup_del", 0.into()),
+            ("n_live_tup", live.into()),
+            ("n_dead_tup", 0.into()),
+        ])?;
     }
     Ok(())
 }

@@ -52,8 +52,7 @@ impl Snapshots {
 
     fn named_relation(&self, oid: u32) -> Option<Named> {
         let user = self.get().relations.iter().find(|r| r.oid() == oid).map(|r| (SCHEMA, r.name()));
-        let (schema, name) =
-            user.or_else(|| super::all().iter().find(|r| r.oid == oid).map(|r| (r.schema, r.name)))?;
+        let (schema, name) = user.or_else(|| super::of_oid(oid).map(|r| (r.schema, r.name)))?;
         let visible = self.relation(&[name.to_string()]) == Some(oid);
         Some(Named { schema: Some(schema.into()), name: name.into(), visible })
     }
@@ -121,7 +120,7 @@ impl Objects for Snapshots {
         match self.get().relations.iter().find(|r| r.oid() == oid) {
             Some(relation) => Some(class::disk_bytes(relation)),
             // System relations are made up when they are read.
-            None => super::all().iter().find(|r| r.oid == oid).map(|_| 0),
+            None => super::of_oid(oid).map(|_| 0),
         }
     }
 

@@ -102,12 +102,9 @@ impl<'a> Rows<'a> {
         Ok(())
     }
 
-    pub fn len(&self) -> usize {
+    /// How many rows there are so far.
+    pub(super) fn count(&self) -> usize {
         self.count
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
     }
 
     pub(super) fn finish(self, schema: &SchemaRef) -> Result<RecordBatch> {

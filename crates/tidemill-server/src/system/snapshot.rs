@@ -28,7 +28,6 @@ pub struct Snapshot {
 #[derive(Debug, Clone)]
 pub struct SessionInfo {
     pub process_id: u32,
-    pub user: String,
     /// The schemas that names are looked up in, those that exist.
     pub search_path: Vec<String>,
     pub settings: SessionSettings,

@@ -118,7 +118,8 @@ fn definitions(r: &mut Registry) {
         Ok(vars.objects.function(oid).map(shown))
     });
     // There are no constraints, indexes, rules, triggers, statistics or partitions that could be shown.
-    let nothing: [&str; 8] = [
+    let nothing: [&str; 9] = [
+        "pg_get_function_sqlbody",
         "pg_get_constraintdef",
         "pg_get_indexdef",
         "pg_get_ruledef",

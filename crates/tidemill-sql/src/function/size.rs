@@ -27,7 +27,7 @@ pub(super) fn register(r: &mut Registry) {
     r.maybe1::<Regclass, Int8>("pg_indexes_size", |vars, oid| {
         Ok(vars.objects.relation_bytes(oid).map(|_| 0))
     });
-    r.strict1::<Text, Int8>("pg_database_size", |vars, name| database(vars, name));
+    r.strict1::<Text, Int8>("pg_database_size", database);
     r.strict1::<Oid, Int8>("pg_database_size", |vars, _| Ok(bytes(vars.objects.database_bytes())));
     r.strict1::<Text, Int8>("pg_tablespace_size", |vars, name| {
         Ok(if name == "pg_default" { bytes(vars.objects.database_bytes()) } else { 0 })
@@ -35,12 +35,16 @@ pub(super) fn register(r: &mut Registry) {
     r.strict1::<Oid, Int8>("pg_tablespace_size", |vars, oid| {
         Ok(if oid == DEFAULT_TABLESPACE { bytes(vars.objects.database_bytes()) } else { 0 })
     });
-    r.strict1::<Int8, Text>("pg_size_pretty", |_, size| Ok(pretty(i128::from(size))));
-    r.strict1::<Numeric, Text>("pg_size_pretty", |_, size| pretty_numeric(&size));
     r.maybe1::<Oid, Text>("pg_relation_filepath", |_, _| Ok(None));
     r.maybe1::<Oid, Oid>("pg_relation_filenode", |vars, oid| {
         Ok(vars.objects.name(Scalar::Regclass, oid).map(|_| 0))
     });
+}
+
+/// The functions that depend on their arguments alone.
+pub(super) fn register_pretty(r: &mut Registry) {
+    r.strict1::<Int8, Text>("pg_size_pretty", |_, size| Ok(pretty(i128::from(size))));
+    r.strict1::<Numeric, Text>("pg_size_pretty", |_, size| pretty_numeric(&size));
 }
 
 fn bytes(size: u64) -> i64 {

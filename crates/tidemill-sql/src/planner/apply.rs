@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, JoinType, NullEquality, ScalarValue, TableReference};
+use datafusion::datasource::cte_worktable::CteWorkTable;
+use datafusion::datasource::provider_as_source;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::logical_plan::Subquery;
 use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, ExprFunctionExt, ExprSchemable, FetchType, Join, Limit, LogicalPlan,
-    LogicalPlanBuilder, SkipType, Sort, Union, Unnest, Window, lit, when,
+    LogicalPlanBuilder, RecursiveQuery, SkipType, Sort, TableScan, Union, Unnest, Window, lit, when,
 };
 
 use super::correlated::Names;
@@ -79,11 +81,17 @@ impl Domain {
 
 /// Pushes a domain into a plan.
 pub(super) struct Apply<'a> {
-    pub domain: &'a Domain,
-    pub names: &'a Names,
+    domain: &'a Domain,
+    names: &'a Names,
+    /// In the recursive term of a CTE: its name, and the scan of its rows with the domain's columns.
+    work: Option<(&'a str, &'a LogicalPlan)>,
 }
 
-impl Apply<'_> {
+impl<'a> Apply<'a> {
+    pub fn new(domain: &'a Domain, names: &'a Names) -> Self {
+        Self { domain, names, work: None }
+    }
+
     pub fn plan(&self, plan: &LogicalPlan) -> Result<LogicalPlan> {
         if !self.correlated(plan)? {
             return self.with_domain(plan);
@@ -117,6 +125,8 @@ impl Apply<'_> {
             LogicalPlan::Union(union) => self.union(union),
             LogicalPlan::Unnest(unnest) => self.unnest(unnest),
             LogicalPlan::Window(window) => self.window(window),
+            LogicalPlan::RecursiveQuery(query) => self.recursive(query),
+            LogicalPlan::TableScan(scan) => self.work_table(scan, plan),
             other => Err(unsupported(other)),
         }
     }
@@ -136,6 +146,7 @@ impl Apply<'_> {
     fn correlated(&self, plan: &LogicalPlan) -> Result<bool> {
         let mut found = false;
         plan.apply_with_subqueries(|node| {
+            found |= matches!((node, self.work), (LogicalPlan::TableScan(scan), Some((name, _))) if scan.table_name.table() == name);
             node.apply_expressions(|expr| {
                 found |= expr.exists(|e| Ok(self.refers(e)))?;
                 Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
@@ -218,7 +229,7 @@ impl Apply<'_> {
         }
         // Each side with a domain of its own, joined on equal values of it.
         let copy = self.domain.copy(self.names)?;
-        let right = Apply { domain: &copy, names: self.names }.plan(&join.right)?;
+        let right = Apply { domain: &copy, names: self.names, work: self.work }.plan(&join.right)?;
         let keys = (self.domain.columns(), copy.columns());
         let filter = condition.into_iter().reduce(Expr::and);
         let joined = LogicalPlanBuilder::from(left).join_detailed(
@@ -369,6 +380,45 @@ impl Apply<'_> {
             calls.push(call.alias_qualified(relation, name));
         }
         LogicalPlanBuilder::from(input).window(calls)?.build()
+    }
+}
+
+impl Apply<'_> {
+    /// The rows of a CTE that refers to itself carry the domain's columns from its first rows on.
+    fn recursive(&self, query: &RecursiveQuery) -> Result<LogicalPlan> {
+        let plain = |plan: &LogicalPlan, applied: LogicalPlan| {
+            let names = query.schema.fields().iter().map(|f| f.name());
+            let values = columns(plan.schema()).into_iter().zip(names).map(|(value, name)| value.alias(name));
+            let keys = self.domain.columns().into_iter().map(|c| Expr::Column(c.clone()).alias(c.name));
+            LogicalPlanBuilder::from(applied).project(keys.chain(values))?.build()
+        };
+        let first = plain(&query.static_term, self.plan(&query.static_term)?)?;
+        let schema = Arc::new(first.schema().as_arrow().clone());
+        let table = provider_as_source(Arc::new(CteWorkTable::new(&query.name, schema)));
+        let scan = LogicalPlanBuilder::scan(query.name.as_str(), table, None)?.build()?;
+        let inner = Apply { domain: self.domain, names: self.names, work: Some((&query.name, &scan)) };
+        let next = plain(&query.recursive_term, inner.plan(&query.recursive_term)?)?;
+        let all = LogicalPlanBuilder::from(first)
+            .to_recursive_query(query.name.clone(), next, query.is_distinct)?
+            .build()?;
+        self.with_names(&all, &query.schema)
+    }
+
+    fn work_table(&self, scan: &TableScan, plan: &LogicalPlan) -> Result<LogicalPlan> {
+        match self.work {
+            Some((name, rows)) if scan.table_name.table() == name => self.with_names(rows, plan.schema()),
+            _ => Err(unsupported(plan)),
+        }
+    }
+
+    /// The domain's columns and those of `schema` out of a plan that has them in this order.
+    fn with_names(&self, plan: &LogicalPlan, schema: &DFSchema) -> Result<LogicalPlan> {
+        let keys = self.domain.columns().into_iter().map(|c| (c.relation, c.name));
+        let names =
+            keys.chain(schema.iter().map(|(relation, field)| (relation.cloned(), field.name().clone())));
+        let exprs = columns(plan.schema()).into_iter().zip(names);
+        let exprs = exprs.map(|(column, (relation, name))| column.alias_qualified(relation, name));
+        LogicalPlanBuilder::from(plan.clone()).project(exprs)?.build()
     }
 }
 

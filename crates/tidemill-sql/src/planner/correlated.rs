@@ -22,12 +22,13 @@ use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, JoinType, NullEquality};
+use datafusion::common::{Column, ExprSchema, JoinType, NullEquality, ScalarValue};
 use datafusion::error::Result;
-use datafusion::logical_expr::expr::AggregateFunction;
+use datafusion::functions_aggregate::expr_fn::{bool_or, count};
+use datafusion::logical_expr::expr::{AggregateFunction, InSubquery};
 use datafusion::logical_expr::logical_plan::Subquery;
 use datafusion::logical_expr::{
-    Distinct, Expr, Filter, Join, LogicalPlan, LogicalPlanBuilder, Projection, Sort, SortExpr, lit,
+    Distinct, Expr, Filter, Join, LogicalPlan, LogicalPlanBuilder, Projection, Sort, SortExpr, lit, when,
 };
 use datafusion::optimizer::analyzer::AnalyzerRule;
 
@@ -137,7 +138,7 @@ impl Names {
             return Ok(Transformed::no(LogicalPlan::Join(join)));
         }
         let domain = Domain::of(&join.left, &outer, self)?;
-        let mut right = Apply { domain: &domain, names: self }.plan(&subquery.subquery)?;
+        let mut right = Apply::new(&domain, self).plan(&subquery.subquery)?;
         if let Some(alias) = alias {
             right = domain.rename(right, &subquery.subquery, &alias)?;
         }
@@ -170,6 +171,10 @@ impl Names {
                 Some(found) => Ok(Transformed::yes(found.is_not_null())),
                 None => Ok(Transformed::no(expr)),
             },
+            Expr::InSubquery(of) if exists => {
+                let value = self.membership(of, input)?;
+                Ok(Transformed::yes(if of.negated { Expr::Not(Box::new(value)) } else { value }))
+            }
             _ => Ok(Transformed::no(expr)),
         })?;
         Ok(replaced.data)
@@ -182,7 +187,7 @@ impl Names {
             return Ok(None);
         }
         let domain = Domain::of(input, &outer, self)?;
-        let apply = Apply { domain: &domain, names: self };
+        let apply = Apply::new(&domain, self);
         let plan = subquery.subquery.as_ref();
         let values = match is_single(plan) {
             true => apply.plan(plan)?,
@@ -204,6 +209,52 @@ impl Names {
         self.join(input, &outer, &domain, values, Expr::Column(value)).map(Some)
     }
 
+    /// `x IN (SELECT y …)` as a value: true if some y is x, else null if some y or x is not known, else false.
+    ///
+    /// ```text
+    /// (SELECT CASE WHEN count(*) = 0 THEN false WHEN bool_or(y = x) THEN true
+    ///              WHEN count(y = x) < count(*) THEN NULL ELSE false END FROM …)
+    /// ```
+    fn membership(&self, of: &InSubquery, input: &mut LogicalPlan) -> Result<Expr> {
+        let mut outer = of.subquery.outer_ref_columns.clone();
+        let schema = Arc::clone(input.schema());
+        let tested = of.expr.as_ref().clone().transform_up(|expr| match expr {
+            Expr::Column(column) => {
+                let field = Arc::clone(schema.field_from_column(&column)?);
+                let reference = Expr::OuterReferenceColumn(field, column);
+                outer.push(reference.clone());
+                Ok(Transformed::yes(reference))
+            }
+            other => Ok(Transformed::no(other)),
+        })?;
+        let plan = of.subquery.subquery.as_ref().clone();
+        let item = Expr::Column(Column::from(plan.schema().qualified_field(0)));
+        let column = |name: &str| Expr::Column(Column::new_unqualified(name));
+        let (rows, found, known) = (column("__rows"), column("__found"), column("__known"));
+        let answer = when(rows.clone().eq(lit(0_i64)), lit(false))
+            .when(found, lit(true))
+            .when(known.lt(rows), lit(ScalarValue::Boolean(None)))
+            .otherwise(lit(false))?;
+        let plan = LogicalPlanBuilder::from(plan)
+            .project([item.eq(tested.data).alias("__equal")])?
+            .aggregate(
+                Vec::<Expr>::new(),
+                [
+                    count(lit(1_i64)).alias("__rows"),
+                    bool_or(column("__equal")).alias("__found"),
+                    count(column("__equal")).alias("__known"),
+                ],
+            )?
+            .project([answer.alias("__answer")])?
+            .build()?;
+        let spans = of.subquery.spans.clone();
+        let subquery = Subquery { subquery: Arc::new(plan), outer_ref_columns: outer, spans };
+        match self.join_value(&subquery, input)? {
+            Some(value) => Ok(value),
+            None => Ok(Expr::ScalarSubquery(subquery)),
+        }
+    }
+
     /// Joins a value that is not null for the rows that the subquery has a row for.
     fn join_match(&self, subquery: &Subquery, input: &mut LogicalPlan) -> Result<Option<Expr>> {
         let outer = outer_columns(subquery, input);
@@ -211,7 +262,7 @@ impl Names {
             return Ok(None);
         }
         let domain = Domain::of(input, &outer, self)?;
-        let applied = Apply { domain: &domain, names: self }.plan(&subquery.subquery)?;
+        let applied = Apply::new(&domain, self).plan(&subquery.subquery)?;
         let keys = domain.columns().into_iter().map(Expr::Column);
         let matched = LogicalPlanBuilder::from(applied).project(keys)?.build()?;
         let matched = LogicalPlan::Distinct(Distinct::All(Arc::new(matched)));
@@ -277,6 +328,7 @@ fn has_correlated(expr: &Expr, input: &LogicalPlan, exists: bool) -> bool {
     let correlated = |expr: &Expr| match expr {
         Expr::ScalarSubquery(subquery) => !outer_columns(subquery, input).is_empty(),
         Expr::Exists(of) if exists => !outer_columns(&of.subquery, input).is_empty(),
+        Expr::InSubquery(_) => exists,
         _ => false,
     };
     expr.exists(|expr| Ok(correlated(expr))).unwrap_or(false)

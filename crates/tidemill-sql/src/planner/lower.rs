@@ -168,7 +168,7 @@ impl Scope<'_> {
         let target = self.common(&shown, &numbered(types))?;
         let args = self.cast_all(args, types, &vec![target; types.len()])?;
         match name {
-            "coalesce" => Ok(datafusion::functions::core::expr_fn::coalesce(args)),
+            "coalesce" => labelled(datafusion::functions::core::expr_fn::coalesce(args), target),
             _ if target.array => Err(SqlError::unsupported(format!("{shown} of arrays is not supported"))),
             _ => {
                 let (overload, _) = resolve::function(name, registry().function(name), &[Some(target)])?;
@@ -214,7 +214,7 @@ impl Scope<'_> {
             .collect::<Result<Vec<_>>>()?;
         let otherwise = if has_else { results.pop() } else { Some(cast_null(target)?) };
         let arms = conditions.into_iter().map(Box::new).zip(results.into_iter().map(Box::new)).collect();
-        Ok(Expr::Case(Case::new(None, arms, otherwise.map(Box::new))))
+        labelled(Expr::Case(Case::new(None, arms, otherwise.map(Box::new))), target)
     }
 
     /// `x IN (a, b)` over one type; `x = a OR x = b` when the types differ in category, so that each comparison is judged.
@@ -318,6 +318,16 @@ impl Scope<'_> {
 
 fn numbered(types: &[Arg]) -> Vec<(usize, Arg)> {
     types.iter().copied().enumerate().collect()
+}
+
+/// DataFusion's own expressions forget which PostgreSQL type a number is; where that decides how it is shown, it is said
+/// again.
+fn labelled(expr: Expr, ty: Type) -> Result<Expr> {
+    if !ty.scalar.is_object_name() {
+        return Ok(expr);
+    }
+    let plain = Type { array: ty.array, ..Type::new(Scalar::Oid) };
+    coerce::cast_expr(expr, Some(plain), ty, Context::Implicit)
 }
 
 fn cast_null(ty: Type) -> Result<Expr> {

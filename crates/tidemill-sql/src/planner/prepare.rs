@@ -13,7 +13,7 @@ use sqlparser::ast::{
 use sqlparser::tokenizer::Span;
 
 use super::place::{self, Text};
-use super::{array_subquery, clause, marker, name, relkind, system_column, table_function, types};
+use super::{array_subquery, clause, marker, name, relkind, system_column, table_function, types, whole_row};
 use crate::error::{Result, SqlError, SqlState};
 use crate::function::registry;
 use crate::types::{Scalar, Type};
@@ -68,6 +68,7 @@ impl VisitorMut for Rewriter<'_> {
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
         name::assign(&mut select.projection);
         relkind::rewrite(select);
+        whole_row::rewrite(select);
         for item in &mut select.projection {
             if let ast::SelectItem::ExprWithAlias { expr, .. } = item {
                 exists_values(expr);

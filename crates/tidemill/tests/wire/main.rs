@@ -13,3 +13,4 @@ mod session;
 mod slt;
 mod tools;
 mod transaction;
+mod transcript;
