@@ -134,7 +134,8 @@ fn writers_that_outrun_the_disk_wait() {
         let accepted = Arc::new(AtomicUsize::new(0));
         let writers: Vec<_> = (0..WRITERS)
             .map(|_| {
-                let (harness, accepted, events) = (Arc::clone(&harness), Arc::clone(&accepted), events.clone());
+                let (harness, accepted, events) =
+                    (Arc::clone(&harness), Arc::clone(&accepted), events.clone());
                 tokio::spawn(async move {
                     harness.insert(events, Level::Async).await.unwrap();
                     accepted.fetch_add(1, Ordering::SeqCst);
@@ -146,7 +147,10 @@ fn writers_that_outrun_the_disk_wait() {
         wait_until(|| accepted.load(Ordering::SeqCst) >= full).await;
         tokio::task::yield_now().await;
         let held = 2 * full;
-        assert!(accepted.load(Ordering::SeqCst) <= full + held, "{accepted:?} writes were accepted, {full} fit");
+        assert!(
+            accepted.load(Ordering::SeqCst) <= full + held,
+            "{accepted:?} writes were accepted, {full} fit"
+        );
         assert!(!synced.is_finished(), "nothing is acknowledged before it is synced");
         // Readers do not wait for the disk.
         assert!(first_count(&harness.read(0).await) >= 0);

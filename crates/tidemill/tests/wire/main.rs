@@ -3,3 +3,4 @@
 mod crash;
 mod seed;
 mod server;
+mod stress;

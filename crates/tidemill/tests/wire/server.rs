@@ -14,9 +14,14 @@ pub struct Server {
 impl Server {
     /// Starts a server and returns when it takes connections.
     pub fn start(data_dir: &Path) -> Server {
+        Server::start_with(data_dir, &[])
+    }
+
+    pub fn start_with(data_dir: &Path, options: &[&str]) -> Server {
         let mut process = Command::new(env!("CARGO_BIN_EXE_tidemill"))
             .args(["serve", "--listen", "127.0.0.1:0", "--trust-loopback", "--data-dir"])
             .arg(data_dir)
+            .args(options)
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
@@ -37,6 +42,13 @@ impl Server {
         let (client, connection) = tokio_postgres::connect(&config, NoTls).await.unwrap();
         tokio::spawn(async move { drop(connection.await) });
         client
+    }
+
+    /// Resident memory of the process.
+    pub fn memory_bytes(&self) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/statm", self.process.id())).unwrap();
+        let pages: u64 = text.split_whitespace().nth(1).unwrap().parse().unwrap();
+        pages * 4096
     }
 
     /// SIGKILL, and waits for the end.
