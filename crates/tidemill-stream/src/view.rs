@@ -56,6 +56,15 @@ impl View {
         })
     }
 
+    /// Merges the delta of a commit that is in the log. That it can't be merged is a fault of an aggregate, which a start
+    /// meets again: the view goes on without it there too.
+    pub(crate) fn apply(&self, delta: &RecordBatch) {
+        if let Err(error) = self.state.lock().apply(delta) {
+            self.count_error();
+            tracing::error!(view = self.id.0, %error, "could not apply a commit to a view");
+        }
+    }
+
     pub(crate) fn count_input(&self, batch: &RecordBatch) {
         self.stats.input_rows.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
         self.stats.input_bytes.fetch_add(batch.get_array_memory_size() as u64, Ordering::Relaxed);
