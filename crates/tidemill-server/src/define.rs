@@ -31,8 +31,7 @@ pub async fn plan_view(
     let mut statement = sqlparser::ast::Statement::Query(query);
     planner::prepare(&mut statement, defining)?;
     let statement = datafusion::sql::parser::Statement::Statement(Box::new(statement));
-    let plan =
-        defining.statement_to_plan(statement).await.map_err(|e| planner::plan_error_in(e, &object.query))?;
+    let plan = defining.statement_to_plan(statement).await.map_err(plan_error)?;
     let plan = compile(defining, &plan).await.map_err(|e| e.into_sql(plan_error))?;
     let fields = plan.finish.schema();
     let fields = fields.fields().iter().map(|f| f.as_ref().clone().with_name(display_name(f.name())));
@@ -198,8 +197,7 @@ pub async fn create_view(server: &Server, create: CreateView) -> Result<Vec<Noti
                     None => server.catalog.uninstall(&name),
                 }
             }
-            let offset = create.query_offset;
-            Err(SqlError { position: error.position.map(|p| p + offset), ..error })
+            Err(error)
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Sessions, the PostgreSQL wire protocol, catalog, settings and system tables.
 
+mod activity;
 pub mod catalog;
 pub mod copy;
 mod define;
@@ -9,5 +10,6 @@ mod query;
 pub mod server;
 mod session;
 pub mod settings;
+mod system;
 mod tables;
 pub mod value;

@@ -1,6 +1,6 @@
 //! The server: what all sessions share, start-up, the listener, shutdown.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use tidemill_stream::engine::{Engine, Fatal, Options};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 
+use crate::activity::Activity;
 use crate::catalog::{Catalog, ContinuousView, Relation, Stream};
 use crate::define;
 use crate::pg::scram::Verifier;
@@ -54,6 +55,9 @@ pub struct Server {
     mock_secret: Vec<u8>,
     next_process_id: AtomicU32,
     running: Mutex<HashMap<u32, (Vec<u8>, Arc<Notify>)>>,
+    activities: Mutex<BTreeMap<u32, Arc<Activity>>>,
+    /// Microseconds since 1970.
+    pub started_us: i64,
     shutdown: watch::Sender<bool>,
 }
 
@@ -112,6 +116,8 @@ impl Server {
             mock_secret,
             next_process_id: AtomicU32::new(1),
             running: Mutex::default(),
+            activities: Mutex::default(),
+            started_us: planner::vars::now_us(),
             shutdown,
         };
         Ok((Arc::new(server), shown))
@@ -133,7 +139,7 @@ impl Server {
                     Ok((socket, address)) => {
                         let peer = if address.ip().is_loopback() { Peer::Loopback } else { Peer::Network };
                         drop(socket.set_nodelay(true));
-                        sessions.spawn(session::run(Arc::clone(self), Box::new(socket), peer));
+                        sessions.spawn(session::run(Arc::clone(self), Box::new(socket), peer, Some(address)));
                     }
                     Err(error) => tracing::warn!(%error, "could not accept a connection"),
                 },
@@ -181,7 +187,18 @@ impl Server {
         (id, secret, cancel)
     }
 
+    /// Shows a session to the others until it is unregistered.
+    pub fn show(&self, activity: Arc<Activity>) {
+        self.activities.lock().insert(activity.process_id, activity);
+    }
+
+    /// What all sessions are doing, by process id.
+    pub fn sessions(&self) -> Vec<Arc<Activity>> {
+        self.activities.lock().values().cloned().collect()
+    }
+
     pub fn unregister(&self, id: u32) {
+        self.activities.lock().remove(&id);
         self.running.lock().remove(&id);
     }
 
@@ -192,6 +209,16 @@ impl Server {
         {
             cancel.notify_waiters();
         }
+    }
+
+    /// `pg_cancel_backend`: the caller may, as there is one user.
+    pub fn cancel_session(&self, id: u32) -> bool {
+        let running = self.running.lock();
+        let found = running.get(&id);
+        if let Some((_, cancel)) = found {
+            cancel.notify_waiters();
+        }
+        found.is_some()
     }
 
     pub fn disk_bytes(&self) -> u64 {

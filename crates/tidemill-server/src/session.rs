@@ -6,20 +6,29 @@ mod execute;
 mod extended;
 mod wire;
 
+pub use auth::SUPERUSER;
+pub(crate) use execute::format_of;
+
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
+use datafusion::execution::session_state::SessionState;
+use tidemill_sql::objects::NoObjects;
 use tidemill_sql::planner::{SessionVars, vars};
 use tidemill_sql::text::{Context, TimeZone};
 use tidemill_sql::{Result, SqlError, SqlState, parse};
 use tidemill_stream::engine::{Level, WriteSet};
 use tokio::sync::Notify;
 
+use crate::activity::{Activity, State};
 use crate::pg::backend::{self, TransactionStatus};
 use crate::pg::frontend::Frontend;
 use crate::pg::wire_error::{Notice, ProtocolError, Recovery, Severity};
+use crate::query;
 use crate::server::{Peer, Server};
 use crate::settings::{InsertLevel, SessionSettings};
+use crate::system::{SessionInfo, Snapshots};
 
 use auth::Opened;
 use extended::{Portal, Prepared};
@@ -37,6 +46,9 @@ pub struct Session {
     /// Inserts that were planned for a text, so that a repeated one is not parsed again.
     inserts: lru::LruCache<String, Arc<crate::insert::InsertPlan>>,
     cancel: Arc<Notify>,
+    activity: Arc<Activity>,
+    /// Whether the activity says that a statement runs.
+    busy: bool,
 }
 
 /// Texts of inserts whose plans a session keeps.
@@ -56,7 +68,7 @@ enum Transaction {
 }
 
 /// Serves a connection to its end.
-pub async fn run(server: Arc<Server>, socket: Box<dyn Socket>, peer: Peer) {
+pub async fn run(server: Arc<Server>, socket: Box<dyn Socket>, peer: Peer, client: Option<SocketAddr>) {
     let mut wire = Wire::new(socket);
     let opened = match auth::open(&server, &mut wire, peer).await {
         Ok(Opened::Session(request)) => request,
@@ -66,6 +78,7 @@ pub async fn run(server: Arc<Server>, socket: Box<dyn Socket>, peer: Peer) {
     let (process_id, secret, cancel) = server.register();
     let mut settings = SessionSettings::new(Arc::clone(&server.config.settings), &opened.user);
     let started = settings.apply_startup(&opened.settings);
+    let user = opened.user.clone();
     let mut session = Session {
         server: Arc::clone(&server),
         settings,
@@ -78,7 +91,10 @@ pub async fn run(server: Arc<Server>, socket: Box<dyn Socket>, peer: Peer) {
             std::num::NonZeroUsize::new(INSERT_CACHE_ENTRIES).unwrap_or(std::num::NonZeroUsize::MIN),
         ),
         cancel,
+        activity: Arc::new(Activity::new(process_id, user, client)),
+        busy: false,
     };
+    server.show(Arc::clone(&session.activity));
     let closed = match started {
         Ok(notices) => {
             session.greet(&mut wire, process_id, &secret, notices);
@@ -153,6 +169,7 @@ impl Session {
             }
             return Ok(());
         }
+        self.show_busy(text);
         let statements = match parse::parse(text) {
             Ok(statements) => statements,
             Err(error) => {
@@ -172,8 +189,7 @@ impl Session {
         for parsed in statements {
             let offset = parsed.offset;
             if let Err(error) = self.execute(wire, parsed, whole).await? {
-                let error = SqlError { position: error.position.map(|p| p.max(offset + 1)), ..error };
-                self.fail(wire, &error);
+                self.fail(wire, &error.moved_by(offset));
                 break;
             }
         }
@@ -219,7 +235,35 @@ impl Session {
         };
     }
 
+    /// Lets other sessions see the statement.
+    fn show_busy(&mut self, text: &str) {
+        self.busy = true;
+        let in_block = matches!(self.transaction, Transaction::Open(_));
+        let began_us = if in_block { self.began_us } else { vars::now_us() };
+        self.activity.start(text, &self.settings.current().application_name, began_us);
+    }
+
+    fn show_waiting(&mut self) {
+        if std::mem::take(&mut self.busy) {
+            self.activity.wait(match self.transaction {
+                Transaction::None | Transaction::Implicit(_) => State::Idle,
+                Transaction::Open(_) => State::IdleInTransaction,
+                Transaction::Failed => State::IdleInFailedTransaction,
+            });
+        }
+    }
+
+    /// Takes over what a statement changed by `set_config`.
+    fn take_changes(&mut self, wire: &mut Wire, snapshots: &Snapshots) -> Result<()> {
+        for change in snapshots.take_changes() {
+            let notices = self.settings.set_text(&change.name, change.value.as_deref(), change.scope)?;
+            self.notices(wire, notices);
+        }
+        Ok(())
+    }
+
     fn ready(&mut self, wire: &mut Wire) {
+        self.show_waiting();
         for (name, value) in self.settings.take_reports() {
             backend::parameter_status(&mut wire.out, name, &value);
         }
@@ -268,8 +312,23 @@ impl Session {
             zone: self.context().zone,
             user: self.user.clone(),
             database: crate::tables::DATABASE.into(),
-            search_path: self.settings.current().search_path.to_vec(),
+            search_path: crate::tables::existing(&self.settings.current().search_path),
+            objects: Arc::new(NoObjects),
         }
+    }
+
+    /// A planner for one statement.
+    fn planner(&self) -> SessionState {
+        let vars = self.vars();
+        let info = SessionInfo {
+            process_id: self.activity.process_id,
+            user: self.user.clone(),
+            search_path: vars.search_path.clone(),
+            settings: self.settings.clone(),
+            server: self.activity.client.map(|_| self.server.config.listen),
+            client: self.activity.client,
+        };
+        query::state_for(&self.server, vars, info)
     }
 
     /// The views that read what this session writes; `None` for all.

@@ -1,4 +1,4 @@
-//! The catalog in the eyes of the planner.
+//! The catalog in the eyes of the planner: the schemas, and which of them a name without one is looked up in.
 
 use std::sync::Arc;
 
@@ -6,12 +6,17 @@ use async_trait::async_trait;
 use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use tidemill_sql::planner::UNQUALIFIED;
 use tidemill_stream::stream::read_of_stream;
 
 use crate::catalog::{Catalog, Relation};
+use crate::system::{self, INFORMATION_SCHEMA, PG_CATALOG, PIPELINEDB, SystemTable};
 
 pub const DATABASE: &str = "tidemill";
+/// The schema of streams and views.
 pub const SCHEMA: &str = "public";
+/// All schemas that there are.
+pub const SCHEMAS: [&str; 4] = [SCHEMA, PG_CATALOG, INFORMATION_SCHEMA, PIPELINEDB];
 
 /// Whether a query may name a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,15 +28,35 @@ pub enum Streams {
 /// The state with our catalog in the place of DataFusion's.
 pub fn with_catalog(state: &SessionState, catalog: Arc<Catalog>, streams: Streams) -> SessionState {
     SessionStateBuilder::new_from_existing(state.clone())
-        .with_catalog_list(Arc::new(Relations { catalog, streams }))
+        .with_catalog_list(Relations::list(catalog, streams, &[SCHEMA.into()]))
         .build()
 }
 
-/// All levels at once: there is one database and one schema.
+/// The schemas of a search path that exist.
+pub fn existing(path: &[String]) -> Vec<String> {
+    path.iter().filter(|name| SCHEMAS.contains(&name.as_str())).cloned().collect()
+}
+
+/// All levels at once: there is one database, and what its schemas hold is a matter of looking up.
 #[derive(Debug, Clone)]
-struct Relations {
+pub struct Relations {
     catalog: Arc<Catalog>,
     streams: Streams,
+    /// Schemas in which unqualified names are looked up, `pg_catalog` included.
+    path: Arc<[String]>,
+}
+
+impl Relations {
+    /// For a session with this search path; `pg_catalog` comes first unless the path has it.
+    pub fn list(
+        catalog: Arc<Catalog>,
+        streams: Streams,
+        search_path: &[String],
+    ) -> Arc<dyn CatalogProviderList> {
+        let implied = (!search_path.iter().any(|s| s == PG_CATALOG)).then(|| PG_CATALOG.to_string());
+        let path = implied.into_iter().chain(search_path.iter().cloned()).collect();
+        Arc::new(Self { catalog, streams, path })
+    }
 }
 
 impl CatalogProviderList for Relations {
@@ -50,32 +75,65 @@ impl CatalogProviderList for Relations {
 
 impl CatalogProvider for Relations {
     fn schema_names(&self) -> Vec<String> {
-        vec![SCHEMA.into()]
+        SCHEMAS.map(String::from).into()
     }
 
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        (name == SCHEMA).then(|| Arc::new(self.clone()) as Arc<dyn SchemaProvider>)
+        let schemas = if name == UNQUALIFIED { Arc::clone(&self.path) } else { [name.to_string()].into() };
+        let known = name == UNQUALIFIED || SCHEMAS.contains(&name);
+        known.then(|| Arc::new(Lookup { relations: self.clone(), schemas }) as Arc<dyn SchemaProvider>)
     }
 }
 
-#[async_trait]
-impl SchemaProvider for Relations {
-    fn table_names(&self) -> Vec<String> {
-        self.catalog.relations().iter().map(|r| r.name().to_string()).collect()
-    }
+/// Relations of the first of several schemas that has one of the name.
+#[derive(Debug)]
+struct Lookup {
+    relations: Relations,
+    schemas: Arc<[String]>,
+}
 
-    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        match self.catalog.get(name) {
+impl Lookup {
+    fn table_in(&self, schema: &str, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        if schema != SCHEMA {
+            return Ok(system::find(schema, name).map(|relation| Arc::new(SystemTable(relation)) as _));
+        }
+        match self.relations.catalog.get(name) {
             None => Ok(None),
             Some(Relation::View(view)) => Ok(Some(Arc::clone(&view.table) as Arc<dyn TableProvider>)),
-            Some(Relation::Stream(stream)) if self.streams == Streams::Planned => {
+            Some(Relation::Stream(stream)) if self.relations.streams == Streams::Planned => {
                 Ok(Some(Arc::clone(&stream.table) as Arc<dyn TableProvider>))
             }
             Some(Relation::Stream(_)) => Err(DataFusionError::External(Box::new(read_of_stream(name)))),
         }
     }
+}
+
+#[async_trait]
+impl SchemaProvider for Lookup {
+    fn table_names(&self) -> Vec<String> {
+        let of = |schema: &String| match schema.as_str() {
+            SCHEMA => self.relations.catalog.relations().iter().map(|r| r.name().to_string()).collect(),
+            schema => {
+                let system = system::all().iter().filter(|r| r.schema == schema);
+                system.map(|r| r.name.to_string()).collect::<Vec<_>>()
+            }
+        };
+        self.schemas.iter().flat_map(of).collect()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        for schema in self.schemas.iter() {
+            if let Some(table) = self.table_in(schema, name)? {
+                return Ok(Some(table));
+            }
+        }
+        Ok(None)
+    }
 
     fn table_exist(&self, name: &str) -> bool {
-        self.catalog.get(name).is_some()
+        self.schemas.iter().any(|schema| match schema.as_str() {
+            SCHEMA => self.relations.catalog.get(name).is_some(),
+            schema => system::find(schema, name).is_some(),
+        })
     }
 }

@@ -79,15 +79,22 @@ impl ColumnBuilder {
             Scalar::Int8 | Scalar::Time | Scalar::Timestamp | Scalar::Timestamptz => {
                 Slots::Int8(Fixed::new(rows))
             }
-            Scalar::Oid => Slots::Oid(Fixed::new(rows)),
             Scalar::Float4 => Slots::Float4(Fixed::new(rows)),
             Scalar::Float8 => Slots::Float8(Fixed::new(rows)),
             Scalar::Interval => Slots::Interval(Fixed::new(rows)),
             Scalar::Uuid => Slots::Uuid(Sixteens::new(rows)),
-            Scalar::Text | Scalar::Varchar | Scalar::Bpchar | Scalar::Name | Scalar::Bytea => {
+            Scalar::Text | Scalar::Varchar | Scalar::Bpchar | Scalar::Name | Scalar::Char | Scalar::Bytea => {
                 Slots::Short(Bytes::new(rows))
             }
             Scalar::Numeric | Scalar::Json | Scalar::Jsonb => Slots::Long(Bytes::new(rows)),
+            Scalar::Oid
+            | Scalar::Xid
+            | Scalar::Regproc
+            | Scalar::Regprocedure
+            | Scalar::Regclass
+            | Scalar::Regtype
+            | Scalar::Regnamespace
+            | Scalar::Regrole => Slots::Oid(Fixed::new(rows)),
         };
         let is_number = matches!(
             ty.scalar,

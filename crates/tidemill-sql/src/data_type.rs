@@ -49,12 +49,22 @@ pub fn type_of(data_type: &DataType) -> Result<Type> {
             Ok(Type { array: true, ..type_of(item)? })
         }
         DataType::Custom(name, modifiers) if modifiers.is_empty() => {
-            let last = name.0.last().and_then(|p| p.as_ident()).map(fold).unwrap_or_default();
+            let ident = name.0.last().and_then(|p| p.as_ident());
+            if ident.is_some_and(|i| i.quote_style.is_some() && i.value == "char") {
+                return plain(Scalar::Char);
+            }
+            let last = ident.map(fold).unwrap_or_default();
             if matches!(last.as_str(), "serial" | "bigserial" | "smallserial" | "serial4" | "serial8") {
                 return Err(SqlError::unsupported(format!("type {last} is not supported"))
                     .with_hint("Use an integer column and give its values in the INSERT."));
             }
-            Scalar::from_name(&last).map(Type::new).ok_or_else(|| unknown(&last))
+            match Scalar::from_name(&last) {
+                Some(scalar) if scalar.is_object_name() || scalar == Scalar::Xid => {
+                    Err(SqlError::unsupported(format!("a stream cannot have columns of type {last}")))
+                }
+                Some(scalar) => plain(scalar),
+                None => Err(unknown(&last)),
+            }
         }
         other => Err(unknown(&other.to_string().to_lowercase())),
     }

@@ -27,8 +27,12 @@ states! {
     DIVISION_BY_ZERO = "22012",
     INTERVAL_FIELD_OVERFLOW = "22015",
     INVALID_ARGUMENT_FOR_LOG = "2201E",
+    INVALID_ARGUMENT_FOR_NTILE = "22014",
     INVALID_ARGUMENT_FOR_POWER = "2201F",
     INVALID_ROW_COUNT_IN_LIMIT = "2201W",
+    INVALID_ROW_COUNT_IN_OFFSET = "2201X",
+    CARDINALITY_VIOLATION = "21000",
+    WINDOWING_ERROR = "42P20",
     INVALID_ESCAPE_SEQUENCE = "22025",
     INVALID_REGULAR_EXPRESSION = "2201B",
     CHARACTER_NOT_IN_REPERTOIRE = "22021",
@@ -161,6 +165,12 @@ impl SqlError {
 
     pub fn with_position(mut self, position: usize) -> Self {
         self.position = Some(position);
+        self
+    }
+
+    /// The position in a text that has this many characters more in front.
+    pub fn moved_by(mut self, chars: usize) -> Self {
+        self.position = self.position.map(|position| position + chars);
         self
     }
 

@@ -8,6 +8,7 @@
 mod arithmetic;
 mod array;
 pub mod cast;
+mod catalog;
 mod compare;
 mod datetime;
 mod format;
@@ -16,10 +17,16 @@ mod interval;
 mod json;
 mod kernel;
 mod math;
+mod object;
 mod operator;
 mod pattern;
+mod privilege;
 mod series;
+mod session;
+mod size;
+mod sleep;
 mod string;
+mod subscript;
 pub mod system;
 pub(crate) mod textual;
 
@@ -39,6 +46,8 @@ use crate::error::{Result, SqlError};
 use crate::planner::vars::SessionVars;
 use crate::types::{Scalar, Type};
 
+pub(crate) use interval::divide as divide_interval;
+pub(crate) use json::{canonical as canonical_json, quote as quote_json};
 pub(crate) use kernel::{Call, Input};
 
 /// What a parameter accepts.
@@ -136,6 +145,13 @@ impl Registry {
         self.volatility = Volatility::Immutable;
     }
 
+    /// What `f` adds is run for each row, whatever its arguments.
+    fn volatile(&mut self, f: impl FnOnce(&mut Registry)) {
+        let before = std::mem::replace(&mut self.volatility, Volatility::Volatile);
+        f(self);
+        self.volatility = before;
+    }
+
     pub fn function(&self, name: &str) -> &[&'static Overload] {
         self.functions.get(name).map_or(&[], Vec::as_slice)
     }
@@ -146,6 +162,10 @@ impl Registry {
 
     pub fn function_names(&self) -> impl Iterator<Item = &'static str> {
         self.functions.keys().copied()
+    }
+
+    pub fn operator_names(&self) -> impl Iterator<Item = &'static str> {
+        self.operators.keys().copied()
     }
 
     pub(crate) fn add(&mut self, overload: Overload) {
@@ -172,7 +192,13 @@ pub fn registry() -> &'static Registry {
         json::register(&mut registry);
         array::register(&mut registry);
         series::register(&mut registry);
+        subscript::register(&mut registry);
         system::register(&mut registry);
+        registry.stable(catalog::register);
+        registry.stable(privilege::register);
+        registry.stable(session::register);
+        registry.stable(size::register);
+        registry.volatile(sleep::register);
         registry
     })
 }
@@ -243,12 +269,12 @@ impl ScalarUDFImpl for OverloadUdf {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> datafusion::error::Result<ColumnarValue> {
-        let default = SessionVars::default();
-        let vars = args.config_options.extensions.get::<SessionVars>().unwrap_or(&default);
-        invoke(&args, vars, |call| match &self.overload.body {
-            Body::Kernel(kernel) => kernel(call),
-            Body::Closure(kernel) => kernel(call),
-            Body::Native(_) => Err(SqlError::internal(format!("{} has no kernel", self.overload.name))),
+        SessionVars::with(&args, |vars| {
+            invoke(&args, vars, |call| match &self.overload.body {
+                Body::Kernel(kernel) => kernel(call),
+                Body::Closure(kernel) => kernel(call),
+                Body::Native(_) => Err(SqlError::internal(format!("{} has no kernel", self.overload.name))),
+            })
         })
     }
 }

@@ -1,5 +1,6 @@
 //! The language of Tidemill: text to statements, types and their text forms, functions, SQLSTATE codes. No I/O.
 
+pub mod aggregate;
 pub mod calendar;
 pub mod data_type;
 pub mod error;
@@ -7,6 +8,7 @@ pub mod function;
 pub mod insert;
 pub mod name;
 pub mod numeric;
+pub mod objects;
 pub mod parse;
 pub mod planner;
 pub mod relation;

@@ -8,12 +8,13 @@ mod cursor;
 mod position;
 mod session;
 mod stream;
+mod token;
 
 use sqlparser::ast;
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
-use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer};
 
 use crate::error::{Result, SqlError, SqlState};
 use crate::name;
@@ -53,7 +54,10 @@ pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
             continue;
         };
         let part = &part[first..=last];
-        statements.push(StatementParser::new(&positions, part).parse()?);
+        let start = positions.char_at(part[0].span.start);
+        let part = token::scanned(part, &positions)?;
+        let parsed = StatementParser::new(&positions, &part).parse().map_err(|e| e.moved_by(start))?;
+        statements.push(Parsed { offset: start, ..parsed });
     }
     Ok(statements)
 }
@@ -79,25 +83,30 @@ pub fn parse_query(sql: &str) -> Result<Box<ast::Query>> {
     }
 }
 
-/// The parser over the tokens of one statement, with the places of the tokens in the whole text.
+/// The parser over the tokens of one statement. All its positions are characters of the statement's own text: the
+/// tokens are given as if the statement were one line, so that each span in the tree is a position as well.
 struct StatementParser<'a> {
-    positions: &'a Positions<'a>,
+    positions: Positions<'a>,
     parser: Parser<'static>,
-    /// Character offset of the statement, from 0.
-    start: usize,
+    /// Characters of the statement.
     end: usize,
 }
 
 type Step<T> = std::result::Result<T, ParserError>;
 
 impl<'a> StatementParser<'a> {
-    fn new(positions: &'a Positions<'a>, tokens: &[TokenWithSpan]) -> Self {
+    fn new(positions: &Positions<'a>, tokens: &[TokenWithSpan]) -> Self {
         let start = tokens.first().map_or(0, |t| positions.char_at(t.span.start));
         let end = tokens.last().map_or(start, |t| positions.char_at(t.span.end));
+        let place = |location| Location { line: 1, column: (positions.char_at(location) - start + 1) as u64 };
+        let tokens = tokens.iter().map(|token| TokenWithSpan {
+            token: token.token.clone(),
+            span: Span { start: place(token.span.start), end: place(token.span.end) },
+        });
         let parser = Parser::new(&DIALECT)
             .with_recursion_limit(NESTING_MAX)
-            .with_tokens_with_locations(tokens.to_vec());
-        Self { positions, parser, start, end }
+            .with_tokens_with_locations(tokens.collect());
+        Self { positions: Positions::of_line(positions.slice(start, end)), parser, end: end - start }
     }
 
     fn parse(mut self) -> Result<Parsed> {
@@ -106,8 +115,8 @@ impl<'a> StatementParser<'a> {
         if next.token != Token::EOF {
             return Err(self.unexpected(&next));
         }
-        let text = self.positions.slice(self.start, self.end).to_string();
-        Ok(Parsed { statement, text, offset: self.start })
+        let text = self.positions.slice(0, self.end).to_string();
+        Ok(Parsed { statement, text, offset: 0 })
     }
 
     fn statement(&mut self) -> Result<Statement> {
@@ -162,7 +171,7 @@ impl<'a> StatementParser<'a> {
         self.unexpected(&self.parser.peek_token())
     }
 
-    /// Character position of the next token in the whole string, from 1.
+    /// Character position of the next token in the statement, from 1.
     fn next_position(&self) -> usize {
         match self.parser.peek_token() {
             token if token.token == Token::EOF => self.end + 1,

@@ -8,14 +8,24 @@
 //! text ─ parser ─► AST ─ prepare ─► AST with markers ─ DataFusion + lower ─► typed LogicalPlan
 //! ```
 
+mod apply;
+mod array_subquery;
+mod clause;
 pub mod coerce;
+mod correlated;
 mod error;
+mod hint;
 mod lower;
 mod marker;
 mod name;
+mod place;
 mod prepare;
+mod relkind;
 pub mod resolve;
 mod set_operation;
+mod single_value;
+mod system_column;
+mod table_function;
 pub mod types;
 pub mod vars;
 
@@ -23,13 +33,20 @@ use std::sync::Arc;
 
 use datafusion::common::config::Dialect;
 use datafusion::execution::SessionStateBuilder;
-use datafusion::optimizer::Analyzer;
+use datafusion::optimizer::{Analyzer, Optimizer};
 use datafusion::prelude::SessionConfig;
+
+use crate::aggregate;
 
 pub use error::{plan_error, plan_error_in};
 pub use name::display_name;
-pub use prepare::{prepare, prepare_expr, prepare_query};
+pub use prepare::{prepare, prepare_expr, prepare_query, prepare_text};
+pub use relkind::CONTINUOUS_OPTION;
+pub use set_operation::unify_all;
 pub use vars::SessionVars;
+
+/// The schema that a name without one is looked up in: it stands for all schemas of the search path. Nobody can write it.
+pub const UNQUALIFIED: &str = "search path";
 
 /// A builder of session states that plan PostgreSQL's SQL.
 pub fn session_state_builder() -> SessionStateBuilder {
@@ -41,7 +58,7 @@ pub fn session_config() -> SessionConfig {
     let mut config = SessionConfig::new().with_target_partitions(1).with_information_schema(false);
     let options = config.options_mut();
     options.catalog.default_catalog = "tidemill".into();
-    options.catalog.default_schema = "public".into();
+    options.catalog.default_schema = UNQUALIFIED.into();
     options.sql_parser.dialect = Dialect::PostgreSQL;
     options.sql_parser.map_string_types_to_utf8view = false;
     options.sql_parser.collect_spans = true;
@@ -60,15 +77,25 @@ pub fn configure(builder: SessionStateBuilder) -> SessionStateBuilder {
     planners.insert(0, Arc::new(lower::Lowering));
     let mut rules = Analyzer::new().rules;
     rules.insert(0, Arc::new(set_operation::UnionTypes));
+    rules.insert(1, Arc::new(correlated::CorrelatedSubqueries));
     let mut functions = builder.scalar_functions().take().unwrap_or_default();
     // A name that is ours must not fall back to DataFusion's function of that name.
     functions.retain(|f| crate::function::registry().function(f.name()).is_empty());
     functions.push(Arc::new(marker::Pack::udf()));
+    let ours = aggregate::all();
+    let mut aggregates = builder.aggregate_functions().take().unwrap_or_default();
+    aggregates.retain(|f| !aggregate::is_foreign(f.name()) && ours.iter().all(|o| o.name() != f.name()));
+    aggregates.extend(ours);
+    // It would take DISTINCT away from an aggregate and with it the order that DISTINCT gives; ours mind it themselves.
+    let rewrites = Optimizer::new().rules.into_iter();
+    let rewrites = rewrites.filter(|rule| rule.name() != "single_distinct_aggregation_to_group_by");
     builder
+        .with_optimizer_rules(rewrites.collect())
         .with_expr_planners(planners)
         .with_type_planner(Arc::new(types::Types))
         .with_analyzer_rules(rules)
         .with_scalar_functions(functions)
+        .with_aggregate_functions(aggregates)
 }
 
 #[cfg(test)]

@@ -52,6 +52,15 @@ pub struct Context {
     pub zone: TimeZone,
 }
 
+/// What `"char"` keeps of a text: its first byte, written in octal if it is not ASCII.
+pub fn letter(text: &str) -> String {
+    match text.as_bytes().first() {
+        None => String::new(),
+        Some(byte) if byte.is_ascii() => char::from(*byte).to_string(),
+        Some(byte) => format!("\\{byte:03o}"),
+    }
+}
+
 /// C's `isspace` in PostgreSQL's input functions.
 #[inline]
 fn is_space(byte: u8) -> bool {

@@ -10,6 +10,16 @@ pub const TYPE_KEY: &str = "pg.type";
 /// Field metadata for the type modifier (`varchar(10)`, `numeric(10,2)`), as PostgreSQL stores it in `atttypmod`.
 pub const TYPMOD_KEY: &str = "pg.typmod";
 
+/// The vectors of PostgreSQL's catalogs: lists here, shown as `1 2 3`. The number of the type by which a column's
+/// [`TYPE_KEY`] calls it.
+pub fn vector_oid(field: &Field) -> Option<u32> {
+    match field.metadata().get(TYPE_KEY)?.as_str() {
+        "int2vector" => Some(22),
+        "oidvector" => Some(30),
+        _ => None,
+    }
+}
+
 /// The scalar types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scalar {
@@ -34,6 +44,15 @@ pub enum Scalar {
     Json,
     Jsonb,
     Oid,
+    /// `"char"`: one letter.
+    Char,
+    Xid,
+    Regproc,
+    Regprocedure,
+    Regclass,
+    Regtype,
+    Regnamespace,
+    Regrole,
 }
 
 /// A type with its modifier: a scalar, or an array of one. `typmod` is -1 without a modifier, else as in PostgreSQL.
@@ -67,7 +86,7 @@ const fn entry(
     Entry { scalar, oid, array_oid, typname, display, length }
 }
 
-const TABLE: [Entry; 21] = [
+const TABLE: [Entry; 29] = [
     entry(Scalar::Bool, 16, 1000, "bool", "boolean", 1),
     entry(Scalar::Int2, 21, 1005, "int2", "smallint", 2),
     entry(Scalar::Int4, 23, 1007, "int4", "integer", 4),
@@ -89,13 +108,21 @@ const TABLE: [Entry; 21] = [
     entry(Scalar::Json, 114, 199, "json", "json", -1),
     entry(Scalar::Jsonb, 3802, 3807, "jsonb", "jsonb", -1),
     entry(Scalar::Oid, 26, 1028, "oid", "oid", 4),
+    entry(Scalar::Char, 18, 1002, "char", "\"char\"", 1),
+    entry(Scalar::Xid, 28, 1011, "xid", "xid", 4),
+    entry(Scalar::Regproc, 24, 1008, "regproc", "regproc", 4),
+    entry(Scalar::Regprocedure, 2202, 2207, "regprocedure", "regprocedure", 4),
+    entry(Scalar::Regclass, 2205, 2210, "regclass", "regclass", 4),
+    entry(Scalar::Regtype, 2206, 2211, "regtype", "regtype", 4),
+    entry(Scalar::Regnamespace, 4089, 4090, "regnamespace", "regnamespace", 4),
+    entry(Scalar::Regrole, 4096, 4097, "regrole", "regrole", 4),
 ];
 
 impl Scalar {
-    pub const ALL: [Scalar; 21] = {
-        let mut all = [Scalar::Bool; 21];
+    pub const ALL: [Scalar; TABLE.len()] = {
+        let mut all = [Scalar::Bool; TABLE.len()];
         let mut i = 0;
-        while i < 21 {
+        while i < TABLE.len() {
             all[i] = TABLE[i].scalar;
             i += 1;
         }
@@ -137,7 +164,7 @@ impl Scalar {
             Scalar::Float4 => DataType::Float32,
             Scalar::Float8 => DataType::Float64,
             Scalar::Numeric => DataType::LargeBinary,
-            Scalar::Text | Scalar::Varchar | Scalar::Bpchar | Scalar::Name => DataType::Utf8,
+            Scalar::Text | Scalar::Varchar | Scalar::Bpchar | Scalar::Name | Scalar::Char => DataType::Utf8,
             Scalar::Bytea => DataType::Binary,
             Scalar::Date => DataType::Date32,
             Scalar::Time => DataType::Time64(TimeUnit::Microsecond),
@@ -146,7 +173,14 @@ impl Scalar {
             Scalar::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
             Scalar::Uuid => DataType::FixedSizeBinary(16),
             Scalar::Json | Scalar::Jsonb => DataType::LargeUtf8,
-            Scalar::Oid => DataType::UInt32,
+            Scalar::Oid
+            | Scalar::Xid
+            | Scalar::Regproc
+            | Scalar::Regprocedure
+            | Scalar::Regclass
+            | Scalar::Regtype
+            | Scalar::Regnamespace
+            | Scalar::Regrole => DataType::UInt32,
         }
     }
 
@@ -179,6 +213,17 @@ impl Scalar {
         })
     }
 
+    /// From `pg_type.typname`.
+    pub fn from_typname(name: &str) -> Option<Scalar> {
+        TABLE.iter().find(|e| e.typname == name).map(|e| e.scalar)
+    }
+
+    /// Whether its values are numbers of objects that are shown by their names.
+    pub fn is_object_name(self) -> bool {
+        use Scalar::*;
+        matches!(self, Regproc | Regprocedure | Regclass | Regtype | Regnamespace | Regrole)
+    }
+
     /// From `typname` or one of SQL's spellings, in lower case and without modifiers.
     pub fn from_name(name: &str) -> Option<Scalar> {
         Some(match name {
@@ -195,7 +240,7 @@ impl Scalar {
             "time without time zone" => Scalar::Time,
             "timestamp without time zone" => Scalar::Timestamp,
             "timestamp with time zone" => Scalar::Timestamptz,
-            _ => return TABLE.iter().find(|e| e.typname == name).map(|e| e.scalar),
+            _ => return Scalar::from_typname(name),
         })
     }
 }
@@ -261,7 +306,7 @@ impl Type {
     /// The type of a column, with what its metadata tells beyond the Arrow type.
     pub fn of_field(field: &Field) -> Result<Type> {
         let mut ty = Type::from_arrow(field.data_type())?;
-        if let Some(hint) = field.metadata().get(TYPE_KEY).and_then(|n| Scalar::from_name(n))
+        if let Some(hint) = field.metadata().get(TYPE_KEY).and_then(|n| Scalar::from_typname(n))
             && hint.arrow() == ty.scalar.arrow()
         {
             ty.scalar = hint;
@@ -282,6 +327,12 @@ impl Type {
             metadata.insert(TYPMOD_KEY.to_string(), self.typmod.to_string());
         }
         Field::new(name, self.arrow(), true).with_metadata(metadata)
+    }
+
+    /// As `field`, for a list that is shown as a vector.
+    pub fn vector_field(self, name: impl Into<String>, typname: &str) -> Field {
+        Field::new(name, self.arrow(), true)
+            .with_metadata([(TYPE_KEY.to_string(), typname.to_string())].into())
     }
 
     /// Precision and scale of `numeric(p,s)`.

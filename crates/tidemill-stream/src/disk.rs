@@ -46,6 +46,9 @@ pub trait AppendFile: Send + Debug {
     /// Writes all of `bytes` at the end. After an error any prefix of them may be there until it is
     /// truncated.
     fn append(&mut self, bytes: &[u8]) -> Result<()>;
+    /// Fills the file with zeros up to `bytes`, behind what was appended. Appends overwrite them, and to sync those costs
+    /// less because the file's length stays as it is. After an error any part of the zeros may be there.
+    fn extend(&mut self, bytes: u64) -> Result<()>;
     /// Writes `bytes` again where they are already, so that the next sync has to write them: after a failed
     /// sync and a restart the kernel may show what it never wrote and hold it for clean.
     fn rewrite(&mut self, bytes: &[u8], offset: u64) -> Result<()>;
@@ -139,6 +142,7 @@ pub enum Operation {
     Open,
     Read,
     Append,
+    Extend,
     Rewrite,
     Sync,
     Truncate,
@@ -158,6 +162,7 @@ impl fmt::Display for Operation {
             Operation::Open => "open file",
             Operation::Read => "read file",
             Operation::Append => "write to file",
+            Operation::Extend => "extend file",
             Operation::Rewrite => "rewrite file",
             Operation::Sync => "sync file",
             Operation::Truncate => "truncate file",
@@ -242,7 +247,7 @@ impl Disk for RealDisk {
         let file = self.at(Operation::Create, path, |full| {
             OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(full)
         })?;
-        Ok(Box::new(RealWriter { file, path: path.to_owned(), end: 0 }))
+        Ok(Box::new(RealWriter { file, path: path.to_owned(), end: 0, length: 0 }))
     }
 
     fn open_append(&self, path: &Path) -> Result<Box<dyn AppendFile>> {
@@ -251,7 +256,7 @@ impl Disk for RealDisk {
             let end = file.metadata()?.len();
             Ok((file, end))
         })?;
-        Ok(Box::new(RealWriter { file, path: path.to_owned(), end }))
+        Ok(Box::new(RealWriter { file, path: path.to_owned(), end, length: end }))
     }
 
     fn open_read(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
@@ -316,6 +321,8 @@ fn free_bytes(path: &Path) -> io::Result<u64> {
     Ok((figures.f_bavail as u64).saturating_mul(figures.f_frsize as u64))
 }
 
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
 /// Keeps its end itself, because Linux ignores the offset of a positional write to a file opened with
 /// O_APPEND.
 #[derive(Debug)]
@@ -323,6 +330,8 @@ struct RealWriter {
     file: File,
     path: PathBuf,
     end: u64,
+    /// Of the file, with the zeros behind `end`.
+    length: u64,
 }
 
 impl RealWriter {
@@ -335,6 +344,18 @@ impl AppendFile for RealWriter {
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.write_all_at(bytes, self.end).map_err(self.failed(Operation::Append))?;
         self.end += bytes.len() as u64;
+        self.length = self.length.max(self.end);
+        Ok(())
+    }
+
+    fn extend(&mut self, bytes: u64) -> Result<()> {
+        while self.length < bytes {
+            let part = (bytes - self.length).min(ZEROS.len() as u64);
+            self.file
+                .write_all_at(&ZEROS[..part as usize], self.length)
+                .map_err(self.failed(Operation::Extend))?;
+            self.length += part;
+        }
         Ok(())
     }
 
@@ -350,6 +371,7 @@ impl AppendFile for RealWriter {
         let cut = self.file.set_len(bytes).and_then(|()| self.file.sync_all());
         cut.map_err(self.failed(Operation::Truncate))?;
         self.end = bytes;
+        self.length = bytes;
         Ok(())
     }
 }

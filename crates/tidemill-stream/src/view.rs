@@ -87,6 +87,11 @@ impl View {
         self.active.store(active, Ordering::Release);
     }
 
+    /// Bytes of its runs on disk; what is in memory is in the log.
+    pub fn disk_bytes(&self) -> u64 {
+        self.state.lock().runs().iter().map(|run| run.bytes()).sum()
+    }
+
     /// Number of groups (rows, for a view without aggregates) and bytes of memory. Groups that were touched in
     /// several parts of the tree count once a part.
     pub fn size(&self) -> (usize, usize) {

@@ -63,7 +63,7 @@ fn read_columns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(Strin
     columns
         .into_iter()
         .map(|c| {
-            let scalar = Scalar::from_name(&c.typname)
+            let scalar = Scalar::from_typname(&c.typname)
                 .ok_or_else(|| serde::de::Error::custom(format!("unknown type \"{}\"", c.typname)))?;
             Ok((c.name, Type { scalar, array: c.array, typmod: c.typmod }))
         })

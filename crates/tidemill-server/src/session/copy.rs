@@ -132,7 +132,7 @@ impl Session {
                 (ast::Statement::Query(attempt!(parse::parse_query(&text))), text)
             }
         };
-        let state = query::state_for(&self.server, self.vars());
+        let state = self.planner();
         let plan = attempt!(query::plan(&state, &statement, &text).await);
         let mut running = attempt!(query::run(&self.server, state, plan, vec![]).await);
         let mut columns = Vec::new();

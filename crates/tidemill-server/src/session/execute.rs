@@ -74,7 +74,7 @@ impl Session {
     }
 
     async fn select(&mut self, wire: &mut Wire, statement: &ast::Statement, text: &str) -> Step {
-        let state = query::state_for(&self.server, self.vars());
+        let state = self.planner();
         let plan = attempt!(query::plan(&state, statement, text).await);
         let running = attempt!(query::run(&self.server, state, plan, vec![]).await);
         self.send_rows(wire, running, &[]).await
@@ -99,10 +99,13 @@ impl Session {
                 }
             };
             let Some(batch) = next else { break };
-            let batch = attempt!(batch.map_err(plan_error));
+            let batch = attempt!(batch.map_err(plan_error).and_then(|b| running.with_names(b, formats)));
             rows += batch.num_rows();
             attempt!(write_rows(wire, &batch, &context, formats));
             wire.flush_if_full().await?;
+        }
+        if let Some(snapshots) = &running.snapshots {
+            attempt!(self.take_changes(wire, snapshots));
         }
         backend::command_complete(&mut wire.out, &format!("SELECT {rows}"));
         Ok(Ok(()))
@@ -153,7 +156,7 @@ impl Session {
         })?;
         let stream = crate::insert::target(&self.server, &name)?;
         let columns = crate::insert::event_columns(&stream, &columns)?;
-        let state = query::state_for(&self.server, self.vars());
+        let state = self.planner();
         let statement = ast::Statement::Query(Box::new(source.clone()));
         let plan = query::plan(&state, &statement, text).await?;
         let mut running = query::run(&self.server, state, plan, vec![]).await?;
@@ -411,7 +414,7 @@ fn not_yet(statement: &Statement) -> SqlError {
         .with_hint("docs/compat.md lists what is.")
 }
 
-fn format_of(formats: &[i16], column: usize) -> i16 {
+pub(crate) fn format_of(formats: &[i16], column: usize) -> i16 {
     match formats {
         [] => 0,
         [one] => *one,
@@ -425,7 +428,7 @@ pub(super) fn describe(wire: &mut Wire, schema: &SchemaRef, formats: &[i16]) -> 
         name: display_name(field.name()),
         table_oid: 0,
         column: 0,
-        type_oid: ty.oid(),
+        type_oid: tidemill_sql::types::vector_oid(field).unwrap_or_else(|| ty.oid()),
         type_len: ty.length(),
         typmod: ty.typmod,
         format: format_of(formats, i),

@@ -114,7 +114,7 @@ impl Session {
                     None => (Body::Command, vec![]),
                 },
                 statement => {
-                    let state = query::state_for(&self.server, self.vars());
+                    let state = self.planner();
                     let plan = query::plan(&state, statement, &parsed.text).await?;
                     let types = parameter_types(&plan)?;
                     (Body::Query(plan), types)
@@ -212,13 +212,15 @@ impl Session {
             }
             (Body::Command, Some(parsed)) => {
                 let parsed = parsed.clone();
+                self.show_busy(&parsed.text);
                 let result = self.execute(wire, parsed, None).await?;
                 Ok(result)
             }
-            (Body::Query(plan), Some(_)) => {
+            (Body::Query(plan), Some(parsed)) => {
                 if portal.running.is_none() {
+                    self.show_busy(&parsed.text);
                     self.start_statement();
-                    let state = query::state_for(&self.server, self.vars());
+                    let state = self.planner();
                     let mut values = Vec::new();
                     for ((format, bytes), ty) in portal.parameters.iter().zip(&prepared.parameters) {
                         values.push(attempt!(scalar((*format, bytes.as_deref()), *ty, &self.context())));
@@ -241,7 +243,10 @@ impl Session {
             let batch = match portal.rest.take() {
                 Some(batch) => Some(batch),
                 None => match portal.running.as_mut() {
-                    Some(running) => attempt!(running.stream.next().await.transpose().map_err(plan_error)),
+                    Some(running) => {
+                        let next = attempt!(running.stream.next().await.transpose().map_err(plan_error));
+                        attempt!(next.map(|batch| running.with_names(batch, &portal.formats)).transpose())
+                    }
                     None => None,
                 },
             };
@@ -258,6 +263,9 @@ impl Session {
                 return Ok(Ok(()));
             }
             wire.flush_if_full().await?;
+        }
+        if let Some(snapshots) = portal.running.as_ref().and_then(|running| running.snapshots.as_ref()) {
+            attempt!(self.take_changes(wire, snapshots));
         }
         backend::command_complete(&mut wire.out, &format!("SELECT {}", portal.rows));
         Ok(Ok(()))

@@ -39,7 +39,7 @@ const REPORTED: [&str; 14] = [
 ];
 
 /// What a session sees of the settings and has changed in them.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct SessionSettings {
     server: Arc<Settings>,
     /// What `RESET` goes back to where it differs from the server's: the start-up packet's settings.

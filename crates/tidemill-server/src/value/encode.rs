@@ -46,12 +46,12 @@ impl ValueEncoder {
             Source::Int2(_) => scalar == Int2,
             Source::Int4(_) => scalar == Int4,
             Source::Int8(_) => scalar == Int8,
-            Source::Oid(_) => scalar == Oid,
+            Source::Oid(_) => matches!(scalar, Oid | Xid) || scalar.is_object_name(),
             Source::Float4(_) => scalar == Float4,
             Source::Float8(_) => scalar == Float8,
             Source::Numeric(_) | Source::Decimal(..) | Source::Decimal256(..) => scalar == Numeric,
             Source::Text(_) | Source::TextView(_) | Source::LargeText(_) => {
-                matches!(scalar, Text | Varchar | Bpchar | Name | Json | Jsonb)
+                matches!(scalar, Text | Varchar | Bpchar | Name | Char | Json | Jsonb)
             }
             Source::Bytea(_) | Source::ByteaView(_) => scalar == Bytea,
             Source::Date(_) => scalar == Date,

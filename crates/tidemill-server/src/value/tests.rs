@@ -46,7 +46,14 @@ fn random_binary(ty: Type, random: &mut StdRng) -> Vec<u8> {
         Scalar::Int2 => random.random::<i16>().to_be_bytes().into(),
         Scalar::Int4 => (random.random::<i32>() >> random.random_range(0..31)).to_be_bytes().into(),
         Scalar::Int8 => (random.random::<i64>() >> random.random_range(0..63)).to_be_bytes().into(),
-        Scalar::Oid => random.random::<u32>().to_be_bytes().into(),
+        Scalar::Oid
+        | Scalar::Xid
+        | Scalar::Regproc
+        | Scalar::Regprocedure
+        | Scalar::Regclass
+        | Scalar::Regtype
+        | Scalar::Regnamespace
+        | Scalar::Regrole => random.random::<u32>().to_be_bytes().into(),
         Scalar::Float4 => pick(random, &[0.0, -0.0, 1.5, f32::NAN, f32::INFINITY, f32::MIN, 1e-40, 0.1])
             .to_be_bytes()
             .into(),
@@ -80,6 +87,7 @@ fn random_binary(ty: Type, random: &mut StdRng) -> Vec<u8> {
         Scalar::Bytea => (0..random.random_range(0..20)).map(|_| random.random()).collect(),
         Scalar::Json => pick(random, &["{\"a\" : [1,null]}", "\"x\\u0041\"", " 1.50 ", "null"]).into(),
         Scalar::Jsonb => pick(random, &["\x01{\"a\": [1, null]}", "\x01\"xA\"", "\x011.50"]).into(),
+        Scalar::Char => vec![random.random_range(b' '..127)],
         Scalar::Text | Scalar::Varchar | Scalar::Bpchar | Scalar::Name => random_text(random).into_bytes(),
     }
 }

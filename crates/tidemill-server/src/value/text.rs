@@ -63,6 +63,7 @@ impl ColumnBuilder {
 pub(super) fn append_string(slots: &mut Bytes<i32>, value: &str, ty: Type) -> Result<()> {
     match (ty.scalar, ty.max_chars()) {
         (Scalar::Name, _) => slots.push(&value.as_bytes()[..value.floor_char_boundary(NAME_BYTES_MAX)]),
+        (Scalar::Char, _) => slots.push(text::letter(value).as_bytes()),
         (_, None) => slots.push(value.as_bytes()),
         (Scalar::Bpchar, Some(chars_max)) => append_padded(slots, value, ty, chars_max),
         (_, Some(chars_max)) => slots.push(fitted(value, ty, chars_max)?.as_bytes()),

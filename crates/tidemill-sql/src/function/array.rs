@@ -419,6 +419,7 @@ fn split(call: &Call) -> Result<ArrayRef> {
 
 /// `greatest` and `least`: nulls do not count.
 fn alternatives(r: &mut Registry) {
+    // The planner refuses arrays: an element is a scalar here.
     r.variadic("greatest", &[Param::AnyElement], Returns::Element, |call| extreme(call, Ordering::Greater));
     r.variadic("least", &[Param::AnyElement], Returns::Element, |call| extreme(call, Ordering::Less));
 }

@@ -31,7 +31,7 @@ pub fn expr(expr: Expr, from: Type, to: Type, explicit: bool) -> Result<Expr> {
         }
         return Ok(Expr::Cast(Cast::new(Box::new(expr), to.arrow())));
     }
-    let zone_free = !depends_on_zone(from.scalar, to.scalar);
+    let zone_free = !depends_on_session(from.scalar, to.scalar);
     if zone_free && let Expr::Literal(value, _) = &expr {
         let array = value.to_array().map_err(crate::planner::plan_error)?;
         return constant(&cast(&array, from, to, explicit, &SessionVars::default())?, to);
@@ -73,9 +73,9 @@ fn constant(array: &ArrayRef, to: Type) -> Result<Expr> {
 
 /// Text without metadata is a literal of unknown type, so a known one says what it is; others do where Arrow does not.
 fn known(expr: Expr, ty: Type) -> Expr {
-    let mut field = ty.with_typmod(-1).field("");
+    let mut field = ty.field("");
     if ty.scalar == Scalar::Text && !ty.array {
-        field.set_metadata([(crate::types::TYPE_KEY.to_string(), "text".to_string())].into());
+        field = field.with_metadata([(crate::types::TYPE_KEY.to_string(), "text".to_string())].into());
     }
     match expr {
         Expr::Literal(value, None) if !field.metadata().is_empty() => {
@@ -87,7 +87,7 @@ fn known(expr: Expr, ty: Type) -> Expr {
 
 /// Only the name of the type changes, not the value.
 fn is_relabel(from: Scalar, to: Scalar) -> bool {
-    let string = |s| matches!(s, Scalar::Text | Scalar::Varchar | Scalar::Bpchar | Scalar::Name);
+    let string = |s| s != Scalar::Char && crate::planner::coerce::is_string(s);
     from == to || (string(from) && from != Scalar::Bpchar && matches!(to, Scalar::Text | Scalar::Varchar))
 }
 
@@ -103,8 +103,11 @@ fn is_widening(from: Scalar, to: Scalar) -> bool {
     )
 }
 
-fn depends_on_zone(from: Scalar, to: Scalar) -> bool {
+/// On its time zone, or on which objects there are.
+fn depends_on_session(from: Scalar, to: Scalar) -> bool {
     (from == Scalar::Timestamptz) != (to == Scalar::Timestamptz)
+        || (from.is_object_name() && crate::planner::coerce::is_string(to))
+        || (to.is_object_name() && crate::planner::coerce::is_string(from))
 }
 
 /// A cast as a function.
@@ -142,10 +145,10 @@ impl ScalarUDFImpl for CastUdf {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> datafusion::error::Result<ColumnarValue> {
-        let default = SessionVars::default();
-        let vars = args.config_options.extensions.get::<SessionVars>().unwrap_or(&default);
-        super::invoke(&args, vars, |call| {
-            cast(&call.inputs[0].array, self.from, self.to, self.explicit, call.vars)
+        SessionVars::with(&args, |vars| {
+            super::invoke(&args, vars, |call| {
+                cast(&call.inputs[0].array, self.from, self.to, self.explicit, call.vars)
+            })
         })
     }
 }
@@ -236,17 +239,23 @@ fn cast_scalars(
     vars: &SessionVars,
 ) -> Result<ArrayRef> {
     use Scalar::*;
-    let string = |s| matches!(s, Text | Varchar | Bpchar | Name);
+    let string = crate::planner::coerce::is_string;
+    let number_of_object = |s: Scalar| s == Oid || s.is_object_name();
     let converted = match (from.scalar, to.scalar) {
         (a, b) if a == b => Arc::clone(array),
         // The blanks that fill a char(n) up do not count.
         (Bpchar, Text | Varchar) => each::<super::kernel::Text, super::kernel::Text>(array, |s| {
             Ok(s.trim_end_matches(' ').to_string())
         })?,
+        (a, Char) if string(a) => {
+            each::<super::kernel::Text, super::kernel::Text>(array, |s| Ok(crate::text::letter(s)))?
+        }
         (a, b) if string(a) && string(b) => Arc::clone(array),
+        (a, b) if number_of_object(a) && number_of_object(b) => Arc::clone(array),
         (a, _) if string(a) => textual::read(strings(array)?, to, vars)?,
         (_, b) if string(b) => textual::write(array, from, vars)?,
         (Int2 | Int4 | Int8 | Float4 | Float8 | Scalar::Numeric | Oid | Bool, _) => number(array, to.scalar)?,
+        (from, _) if from.is_object_name() => number(array, to.scalar)?,
         (Json, Jsonb) | (Jsonb, Json) | (Jsonb, _) => json(array, to, vars)?,
         _ => datetime::cast(array, from.scalar, to.scalar, vars)?,
     };
@@ -339,7 +348,7 @@ fn integer(array: &ArrayRef, to: Scalar) -> Result<ArrayRef> {
             each::<Int8, Int4>(array, |i| i32::try_from(i).map_err(|_| SqlError::out_of_range("integer")))
         }
         Scalar::Int8 => Ok(Arc::clone(array)),
-        Scalar::Oid => each::<Int8, Oid>(array, |i| {
+        to if to == Scalar::Oid || to.is_object_name() => each::<Int8, Oid>(array, |i| {
             // As C: a negative int4 wraps around, what is beyond 32 bits does not fit.
             u32::try_from(i)
                 .or_else(|_| i32::try_from(i).map(|i| i as u32))

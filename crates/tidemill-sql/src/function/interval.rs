@@ -20,7 +20,7 @@ pub(super) fn register(r: &mut Registry) {
     r.strict2::<Interval, Float8, Interval>("*", |_, i, factor| scale(i, |part| part * factor));
     r.strict2::<Float8, Interval, Interval>("*", |_, factor, i| scale(i, |part| part * factor));
     r.strict2::<Interval, Float8, Interval>("/", |_, i, divisor| {
-        if divisor == 0.0 { Err(SqlError::division_by_zero()) } else { scale(i, |part| part / divisor) }
+        if divisor == 0.0 { Err(SqlError::division_by_zero()) } else { divide(i, divisor) }
     });
     // Each argument has a default, so any number of them may be given.
     let int = Param::Is(Type::new(Scalar::Int4));
@@ -28,6 +28,11 @@ pub(super) fn register(r: &mut Registry) {
         let params = [int, int, int, int, int, int, Param::Is(Type::new(Scalar::Float8))];
         r.kernel("make_interval", &params[..count], Returns::Is(Type::new(Scalar::Interval)), make);
     }
+}
+
+/// The divisor must not be zero.
+pub(crate) fn divide(i: IntervalMonthDayNano, divisor: f64) -> Result<IntervalMonthDayNano> {
+    scale(i, |part| part / divisor)
 }
 
 pub(super) fn negate(i: IntervalMonthDayNano) -> Result<IntervalMonthDayNano> {

@@ -633,10 +633,9 @@ fn build_all(call: &Call, binary: bool, object: bool) -> Result<ArrayRef> {
             let i = input.index(row);
             if object && n % 2 == 0 {
                 let key = textual::shown(&input.array, *ty, i, call.vars)?.ok_or_else(|| {
-                    SqlError::new(
-                        SqlState::INVALID_PARAMETER_VALUE,
-                        format!("argument {}: key must not be null", n + 1),
-                    )
+                    let message = format!("argument {} cannot be null", n + 1);
+                    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+                        .with_hint("Object keys should be text.")
                 })?;
                 let mut quoted = String::new();
                 quote(&key, &mut quoted);

@@ -98,7 +98,8 @@ primitives!(
     Timestamp TimestampMicrosecondType i64,
     Timestamptz TimestampMicrosecondType i64,
     Interval IntervalMonthDayNanoType IntervalMonthDayNano,
-    Oid UInt32Type u32
+    Oid UInt32Type u32,
+    Regclass UInt32Type u32
 );
 
 macro_rules! bytes {
@@ -351,6 +352,20 @@ impl Registry {
         });
     }
 
+    pub(crate) fn maybe3<A: Sql, B: Sql, C: Sql, R: Sql>(
+        &mut self,
+        name: &'static str,
+        f: impl for<'a> Fn(&SessionVars, A::Ref<'a>, B::Ref<'a>, C::Ref<'a>) -> Result<Option<R::Out>>
+        + Send
+        + Sync
+        + 'static,
+    ) {
+        self.closure::<R>(name, vec![is::<A>(), is::<B>(), is::<C>()], move |call| {
+            let (a, b, c) = (call.column::<A>(0)?, call.column::<B>(1)?, call.column::<C>(2)?);
+            call.rows::<R>(|row| f(call.vars, row!(a, row), row!(b, row), row!(c, row)))
+        });
+    }
+
     pub(crate) fn strict4<A: Sql, B: Sql, C: Sql, D: Sql, R: Sql>(
         &mut self,
         name: &'static str,
@@ -377,6 +392,17 @@ impl Registry {
         kernel: fn(&Call) -> Result<ArrayRef>,
     ) {
         self.overload(name, params, false, returns, Body::Kernel(kernel));
+    }
+
+    /// As `kernel`, for a closure.
+    pub(crate) fn boxed(
+        &mut self,
+        name: &'static str,
+        params: &[Param],
+        returns: Returns,
+        kernel: impl Fn(&Call) -> Result<ArrayRef> + Send + Sync + 'static,
+    ) {
+        self.overload(name, params, false, returns, Body::Closure(Box::new(kernel)));
     }
 
     pub(crate) fn variadic(

@@ -50,7 +50,7 @@ fn zero_step() -> SqlError {
 }
 
 /// Collects one list a row; `f` appends a row's values and says whether the row is not null.
-fn lists<R: Sql>(
+pub(super) fn lists<R: Sql>(
     call: &Call,
     f: impl Fn(usize, &mut dyn FnMut(R::Out) -> Result<()>) -> Result<Option<()>>,
 ) -> Result<ArrayRef> {

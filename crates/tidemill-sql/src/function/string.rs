@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
+use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::expr::Cast;
 
 use super::kernel::{Bytea, Int4, Int8, Text, row};
 use super::{Call, Param, Registry, Returns, textual};
@@ -60,7 +63,7 @@ fn initcap(s: &str) -> String {
 fn chr(code: i32) -> Result<String> {
     let limit = |message: String| SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message);
     match u32::try_from(code) {
-        Err(_) => Err(limit("character number must be positive".into())),
+        Err(_) => Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "character number must be positive")),
         Ok(0) => Err(limit("null character not permitted".into())),
         Ok(code) => match char::from_u32(code) {
             Some(c) => Ok(c.to_string()),
@@ -395,7 +398,8 @@ pub(super) fn quote_literal(s: &str) -> String {
 /// DataFusion has the digests; its constants are evaluated by its own function.
 fn digests(r: &mut Registry) {
     r.native("md5", &[Param::Is(TEXT)], Returns::Is(TEXT), |mut args| {
-        Ok(datafusion::functions::crypto::expr_fn::md5(args.remove(0)))
+        let digest = datafusion::functions::crypto::expr_fn::md5(args.remove(0));
+        Ok(Expr::Cast(Cast::new(Box::new(digest), DataType::Utf8)))
     });
     for (name, build) in [
         ("sha224", (|args: Vec<_>| digest("sha224", args)) as fn(_) -> _),

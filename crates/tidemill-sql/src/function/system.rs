@@ -19,7 +19,8 @@ pub(super) fn register(r: &mut Registry) {
         r.nullary::<Text>(name, Volatility::Stable, |vars| Ok(vars.database.clone()));
     }
     r.nullary::<Text>("current_schema", Volatility::Stable, |vars| {
-        Ok(vars.search_path.first().cloned().unwrap_or_default())
+        // `$user` is the schema of the user's name, which nobody has.
+        Ok(vars.search_path.iter().find(|schema| *schema != "$user").cloned().unwrap_or_default())
     });
     for name in ["now", "transaction_timestamp", "current_timestamp"] {
         r.nullary::<Timestamptz>(name, Volatility::Stable, |vars| Ok(vars.transaction_now_us));

@@ -8,6 +8,7 @@ use arrow::datatypes::Field;
 
 use super::cast::{each, strings};
 use super::kernel::*;
+use super::object;
 use crate::error::{Result, SqlError, SqlState};
 use crate::numeric::Numeric as Number;
 use crate::planner::vars::SessionVars;
@@ -23,10 +24,12 @@ pub(super) fn read(array: &StringArray, to: Type, vars: &SessionVars) -> Result<
         Scalar::Int2 => each::<Text, Int2>(&array, |s| text::parse_i16(s.as_bytes())),
         Scalar::Int4 => each::<Text, Int4>(&array, |s| text::parse_i32(s.as_bytes())),
         Scalar::Int8 => each::<Text, Int8>(&array, |s| text::parse_i64(s.as_bytes())),
-        Scalar::Oid => each::<Text, Oid>(&array, |s| text::parse_oid(s.as_bytes())),
+        Scalar::Oid | Scalar::Xid => each::<Text, Oid>(&array, |s| text::parse_oid(s.as_bytes())),
+        kind if kind.is_object_name() => each::<Text, Oid>(&array, |s| object::read(kind, s, vars)),
         Scalar::Float4 => each::<Text, Float4>(&array, |s| text::parse_f32(s.as_bytes())),
         Scalar::Float8 => each::<Text, Float8>(&array, |s| text::parse_f64(s.as_bytes())),
         Scalar::Numeric => each::<Text, Numeric>(&array, Number::parse),
+        Scalar::Char => each::<Text, Text>(&array, |s| Ok(text::letter(s))),
         Scalar::Text | Scalar::Varchar | Scalar::Bpchar | Scalar::Name => Ok(array),
         Scalar::Bytea => each::<Text, Bytea>(&array, |s| {
             let mut out = Vec::new();
@@ -46,6 +49,7 @@ pub(super) fn read(array: &StringArray, to: Type, vars: &SessionVars) -> Result<
         Scalar::Uuid => each::<Text, Uuid>(&array, |s| text::parse_uuid(s.as_bytes())),
         Scalar::Json => each::<Text, Json>(&array, |s| super::json::checked(s).map(|()| s.to_string())),
         Scalar::Jsonb => each::<Text, Jsonb>(&array, super::json::canonical),
+        other => Err(SqlError::internal(format!("type {} has no input function", other.display()))),
     }
 }
 
@@ -72,7 +76,8 @@ pub(super) fn write(array: &ArrayRef, from: Type, vars: &SessionVars) -> Result<
         Scalar::Int2 => each::<Int2, Text>(array, |i| Ok(i.to_string())),
         Scalar::Int4 => each::<Int4, Text>(array, |i| Ok(i.to_string())),
         Scalar::Int8 => each::<Int8, Text>(array, |i| Ok(i.to_string())),
-        Scalar::Oid => each::<Oid, Text>(array, |i| Ok(i.to_string())),
+        Scalar::Oid | Scalar::Xid => each::<Oid, Text>(array, |i| Ok(i.to_string())),
+        kind if kind.is_object_name() => each::<Oid, Text>(array, |oid| Ok(object::show(kind, oid, vars))),
         Scalar::Float4 => written!(Float4, |v, out| text::write_f32(v, out)),
         Scalar::Float8 => written!(Float8, |v, out| text::write_f64(v, out)),
         Scalar::Numeric => each::<Numeric, Text>(array, |n| Ok(n.to_string())),
@@ -84,9 +89,7 @@ pub(super) fn write(array: &ArrayRef, from: Type, vars: &SessionVars) -> Result<
         Scalar::Interval => written!(Interval, |v, out| text::write_interval(v, out)),
         Scalar::Uuid => written!(Uuid, |v, out| text::write_uuid(v, out)),
         Scalar::Json | Scalar::Jsonb => each::<Json, Text>(array, |s| Ok(s.to_string())),
-        Scalar::Bool | Scalar::Text | Scalar::Varchar | Scalar::Bpchar | Scalar::Name => {
-            Ok(Arc::clone(array))
-        }
+        _ => Ok(Arc::clone(array)),
     }
 }
 

@@ -25,6 +25,11 @@ impl<'a> Positions<'a> {
         Self { sql, lines, is_ascii }
     }
 
+    /// Of a text whose places are counted as if it were one line.
+    pub fn of_line(sql: &'a str) -> Self {
+        Self { sql, lines: vec![0], is_ascii: sql.is_ascii() }
+    }
+
     /// Character offset of a location, from 0.
     pub fn char_at(&self, location: Location) -> usize {
         let line = (location.line as usize).saturating_sub(1).min(self.lines.len() - 1);

@@ -160,8 +160,7 @@ impl StatementParser<'_> {
             return Ok(Statement::Set { local, name: "client_encoding".into(), value });
         }
         if self.words(&["SESSION", "AUTHORIZATION"]) || self.word("AUTHORIZATION") || self.word("ROLE") {
-            return Err(SqlError::unsupported("there is one user: roles cannot be changed")
-                .with_position(self.start + 1));
+            return Err(SqlError::unsupported("there is one user: roles cannot be changed").with_position(1));
         }
         let name = self.setting()?;
         if !self.token(&Token::Eq) {

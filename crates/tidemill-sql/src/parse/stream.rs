@@ -25,7 +25,7 @@ impl StatementParser<'_> {
             self.create_stream(true)
         } else if self.words(&["CREATE", "CONTINUOUS", "TRANSFORM"]) {
             Err(SqlError::unsupported("CREATE CONTINUOUS TRANSFORM is not supported yet")
-                .with_position(self.start + 1)
+                .with_position(1)
                 .with_hint(
                     "A continuous view over the same stream can select and filter; transforms come later.",
                 ))
@@ -77,7 +77,7 @@ impl StatementParser<'_> {
             options,
             query,
             query_text,
-            query_offset: query_start - self.start,
+            query_offset: query_start,
         }))
     }
 

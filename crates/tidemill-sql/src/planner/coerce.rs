@@ -32,11 +32,18 @@ pub fn category(ty: Type) -> char {
         | Scalar::Float4
         | Scalar::Float8
         | Scalar::Numeric
-        | Scalar::Oid => 'N',
-        Scalar::Text | Scalar::Varchar | Scalar::Bpchar | Scalar::Name => 'S',
+        | Scalar::Oid
+        | Scalar::Regproc
+        | Scalar::Regprocedure
+        | Scalar::Regclass
+        | Scalar::Regtype
+        | Scalar::Regnamespace
+        | Scalar::Regrole => 'N',
+        // `"char"` has a category of its own in PostgreSQL; as one of the strings it needs no functions of its own.
+        Scalar::Text | Scalar::Varchar | Scalar::Bpchar | Scalar::Name | Scalar::Char => 'S',
         Scalar::Date | Scalar::Time | Scalar::Timestamp | Scalar::Timestamptz => 'D',
         Scalar::Interval => 'T',
-        Scalar::Bytea | Scalar::Uuid | Scalar::Json | Scalar::Jsonb => 'U',
+        Scalar::Bytea | Scalar::Uuid | Scalar::Json | Scalar::Jsonb | Scalar::Xid => 'U',
     }
 }
 
@@ -52,7 +59,7 @@ pub fn same(a: Type, b: Type) -> bool {
 }
 
 pub fn is_string(scalar: Scalar) -> bool {
-    matches!(scalar, Scalar::Text | Scalar::Varchar | Scalar::Bpchar | Scalar::Name)
+    matches!(scalar, Scalar::Text | Scalar::Varchar | Scalar::Bpchar | Scalar::Name | Scalar::Char)
 }
 
 pub fn castable(from: Type, to: Type, context: Context) -> bool {
@@ -77,6 +84,10 @@ fn scalar_cast(from: Scalar, to: Scalar) -> Option<Context> {
         (Int8, Float4 | Float8 | Numeric | Oid) => Implicit,
         (Numeric, Float4 | Float8) => Implicit,
         (Float4, Float8) => Implicit,
+        (Oid | Int2 | Int4 | Int8, to) if to.is_object_name() => Implicit,
+        (from, Oid) if from.is_object_name() => Implicit,
+        (from, Int4 | Int8) if from.is_object_name() => Assignment,
+        (Text | Varchar, Regclass) => Implicit,
         (Oid, Int8) => Assignment,
         (Int4, Int2) | (Int8, Int2 | Int4) | (Oid, Int4) => Assignment,
         (Float4 | Float8, Int2 | Int4 | Int8 | Numeric) | (Float8, Float4) => Assignment,
@@ -111,8 +122,16 @@ pub fn type_of(expr: &Expr, schema: &DFSchema) -> Result<Arg> {
 
 /// The common type of alternatives (`CASE`, `UNION`, `VALUES`, `ARRAY`, ...); text if nothing is known.
 pub fn common(what: &str, types: impl IntoIterator<Item = Arg>) -> Result<Type> {
+    common_or(what, types).map_err(|(_, error)| error)
+}
+
+/// As [`common`]; the error comes with the place in the list of the type that does not fit.
+pub fn common_or(
+    what: &str,
+    types: impl IntoIterator<Item = Arg>,
+) -> std::result::Result<Type, (usize, SqlError)> {
     let mut chosen: Option<Type> = None;
-    for ty in types.into_iter().flatten() {
+    for (i, ty) in types.into_iter().enumerate().filter_map(|(i, ty)| Some((i, ty?))) {
         let Some(so_far) = chosen else {
             chosen = Some(ty);
             continue;
@@ -121,10 +140,8 @@ pub fn common(what: &str, types: impl IntoIterator<Item = Arg>) -> Result<Type> 
             continue;
         }
         if category(so_far) != category(ty) {
-            return Err(SqlError::new(
-                SqlState::DATATYPE_MISMATCH,
-                format!("{what} types {} and {} cannot be matched", plain(so_far), plain(ty)),
-            ));
+            let message = format!("{what} types {} and {} cannot be matched", plain(so_far), plain(ty));
+            return Err((i, SqlError::new(SqlState::DATATYPE_MISMATCH, message)));
         }
         if !preferred(so_far)
             && castable(so_far, ty, Context::Implicit)
@@ -132,10 +149,8 @@ pub fn common(what: &str, types: impl IntoIterator<Item = Arg>) -> Result<Type> 
         {
             chosen = Some(ty);
         } else if !castable(ty, so_far, Context::Implicit) {
-            return Err(SqlError::new(
-                SqlState::CANNOT_COERCE,
-                format!("{what} could not convert type {} to {}", plain(ty), plain(so_far)),
-            ));
+            let message = format!("{what} could not convert type {} to {}", plain(ty), plain(so_far));
+            return Err((i, SqlError::new(SqlState::CANNOT_COERCE, message)));
         } else if so_far.scalar == ty.scalar {
             // Different modifiers: none.
             chosen = Some(so_far.with_typmod(-1));
@@ -163,6 +178,12 @@ pub fn cast_expr(expr: Expr, from: Arg, to: Type, context: Context) -> Result<Ex
 /// A string literal is read by the type's input function, here and now if that depends on no setting.
 fn cast_unknown(expr: Expr, to: Type, context: Context) -> Result<Expr> {
     match expr {
+        Expr::Placeholder(Placeholder { id, .. }) if to.scalar.is_object_name() => {
+            // Clients know the names of objects, not their numbers.
+            let text = Type::new(Scalar::Text);
+            let parameter = Expr::Placeholder(Placeholder::new_with_field(id, None));
+            cast::expr(cast_unknown(parameter, text, context)?, text, to, true)
+        }
         Expr::Placeholder(Placeholder { id, .. }) => {
             let field = Arc::new(to.with_typmod(-1).field(id.clone()));
             let parameter = Expr::Placeholder(Placeholder::new_with_field(id, Some(field)));

@@ -6,6 +6,7 @@ use arrow::error::ArrowError;
 use datafusion::common::{Column, SchemaError};
 use datafusion::error::DataFusionError;
 
+use super::hint;
 use crate::error::{SqlError, SqlState};
 
 /// The error to report for an error of planning or execution.
@@ -13,6 +14,18 @@ pub fn plan_error(error: DataFusionError) -> SqlError {
     if let Some(found) = own_error(&error) {
         return found.clone();
     }
+    let place = error.diagnostic().and_then(|diagnostic| diagnostic.span);
+    let found = translated(error);
+    match place {
+        // Spans of a statement are of one line: its characters.
+        Some(span) if found.position.is_none() && span.start.column > 0 => {
+            found.with_position(span.start.column as usize)
+        }
+        _ => found,
+    }
+}
+
+fn translated(error: DataFusionError) -> SqlError {
     match error {
         DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => plan_error(*inner),
         DataFusionError::Collection(errors) => match errors.into_iter().next() {
@@ -38,6 +51,8 @@ pub fn plan_error_in(error: DataFusionError, sql: &str) -> SqlError {
         SqlState::AMBIGUOUS_COLUMN,
         SqlState::GROUPING_ERROR,
         SqlState::UNDEFINED_FUNCTION,
+        SqlState::UNDEFINED_PARAMETER,
+        SqlState::DUPLICATE_ALIAS,
     ];
     if !names_object.contains(&error.state) {
         return error;
@@ -74,15 +89,12 @@ fn own_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a SqlError> {
     None
 }
 
+const NO_FUNCTION: &str =
+    "No function matches the given name and argument types. You might need to add explicit type casts.";
+
 fn schema_error(error: SchemaError) -> SqlError {
     match error {
-        SchemaError::FieldNotFound { field, .. } => SqlError::new(
-            SqlState::UNDEFINED_COLUMN,
-            match &field.relation {
-                Some(relation) => format!("column {}.{} does not exist", relation.table(), field.name),
-                None => format!("column \"{}\" does not exist", field.name),
-            },
-        ),
+        SchemaError::FieldNotFound { field, valid_fields } => hint::column_not_found(&field, &valid_fields),
         SchemaError::AmbiguousReference { field } => SqlError::new(
             SqlState::AMBIGUOUS_COLUMN,
             format!("column reference \"{}\" is ambiguous", field.name),
@@ -116,10 +128,29 @@ fn arrow_error(error: &ArrowError) -> SqlError {
 fn from_text(error: &DataFusionError) -> SqlError {
     let text = message(error);
     if let Some(problem) =
+        between(&text, "coercion failed with: External error: ", ". No function matches the given")
+    {
+        return SqlError::new(SqlState::UNDEFINED_FUNCTION, problem).with_hint(NO_FUNCTION);
+    }
+    if let Some(problem) =
         text.contains("regex parse error").then(|| between(&text, "error: ", "\n")).flatten()
     {
-        let message = format!("invalid regular expression: {problem}");
+        let message = format!("invalid regular expression: {}", regex_problem(problem));
         return SqlError::new(SqlState::INVALID_REGULAR_EXPRESSION, message);
+    }
+    if text.contains("Scalar subquery returned more than one row") {
+        let message = "more than one row returned by a subquery used as an expression";
+        return SqlError::new(SqlState::CARDINALITY_VIOLATION, message);
+    }
+    if text.contains("NTILE requires a positive integer") {
+        let message = "argument of ntile must be greater than zero";
+        return SqlError::new(SqlState::INVALID_ARGUMENT_FOR_NTILE, message);
+    }
+    if let Some(what) = unplanned(&text) {
+        return SqlError::unsupported(what);
+    }
+    if let Some(name) = between(&text, "Placeholder '", "' was not provided a value") {
+        return SqlError::new(SqlState::UNDEFINED_PARAMETER, format!("there is no parameter {name}"));
     }
     match error {
         DataFusionError::ResourcesExhausted(_) => {
@@ -134,17 +165,35 @@ fn from_text(error: &DataFusionError) -> SqlError {
     }
 }
 
+/// What PostgreSQL says of a regular expression where the library says this.
+fn regex_problem(problem: &str) -> &str {
+    match problem {
+        "unclosed group" | "unopened group" => "parentheses () not balanced",
+        "unclosed character class" => "brackets [] not balanced",
+        "repetition operator missing expression" => "quantifier operand invalid",
+        p if p.contains("repetition quantifier") || p.contains("counted repetition") => {
+            "invalid repetition count(s)"
+        }
+        p if p.contains("repetition count range") => "invalid repetition count(s)",
+        p if p.contains("character class range") => "invalid character range",
+        p if p.contains("escape sequence") => "invalid escape \\ sequence",
+        other => other,
+    }
+}
+
 fn planning(text: &str) -> SqlError {
+    if let Some(error) = clause(text) {
+        return error;
+    }
     if let Some(function) = between(text, "Invalid function '", "'") {
-        return SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("function {function} does not exist")).with_hint(
-            "No function matches the given name and argument types. You might need to add explicit type casts.",
-        );
+        return SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("function {function} does not exist"))
+            .with_hint(NO_FUNCTION);
     }
     if let Some(table) = between(text, "table '", "' not found").or(between(text, "Table not found: ", "\n"))
     {
         let shown: Vec<&str> = table.split('.').collect();
         let name = match shown[..] {
-            [_, "public", name] => name.to_string(),
+            [_, super::UNQUALIFIED, name] => name.to_string(),
             [_, schema, name] => format!("{schema}.{name}"),
             _ => table.to_string(),
         };
@@ -170,6 +219,71 @@ fn planning(text: &str) -> SqlError {
         return SqlError::syntax("VALUES lists must all be the same length");
     }
     SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, lower_first(text))
+}
+
+/// Expressions that DataFusion's optimizer should have turned into joins, but could not.
+fn unplanned(text: &str) -> Option<&'static str> {
+    let expression = between(text, "Physical plan does not support logical expression ", "(")?;
+    Some(match expression.trim() {
+        "Exists" => "EXISTS is not supported at this place of a query",
+        "InSubquery" => "IN with a subquery is supported only in WHERE",
+        "OuterReferenceColumn" => "this LATERAL or correlated subquery is not supported",
+        "WindowFunction" => "window functions are supported only in the select list and ORDER BY",
+        "ScalarSubquery" => "this correlated subquery is not supported",
+        "SetComparison" => "a comparison with ANY or ALL of a subquery is supported only in WHERE",
+        _ => return None,
+    })
+}
+
+/// What is wrong with a clause of a query.
+fn clause(text: &str) -> Option<SqlError> {
+    let error = |state, message: &str| Some(SqlError::new(state, message));
+    if let Some(name) = between(text, "WITH query name \"", "\"") {
+        let message = format!("WITH query name \"{name}\" specified more than once");
+        return error(SqlState::DUPLICATE_ALIAS, &message);
+    }
+    for op in ["UNION", "INTERSECT", "EXCEPT"] {
+        if text.contains(&format!("{op} queries have different number of columns")) {
+            return error(
+                SqlState::SYNTAX_ERROR,
+                &format!("each {op} query must have the same number of columns"),
+            );
+        }
+    }
+    if text.contains("Aggregate functions are not allowed in the WHERE clause") {
+        return error(SqlState::GROUPING_ERROR, "aggregate functions are not allowed in WHERE");
+    }
+    if text.contains("Aggregate function calls cannot be nested") {
+        return error(SqlState::GROUPING_ERROR, "aggregate function calls cannot be nested");
+    }
+    if let Some(position) = between(text, "Cannot find column with position ", " ") {
+        let message = format!("GROUP BY position {position} is not in select list");
+        return error(SqlState::INVALID_COLUMN_REFERENCE, &message);
+    }
+    if let Some(position) = between(text, "Order by column out of bounds, specified: ", ",") {
+        let message = format!("ORDER BY position {position} is not in select list");
+        return error(SqlState::INVALID_COLUMN_REFERENCE, &message);
+    }
+    if text.contains("Order by index starts at 1") {
+        return error(SqlState::INVALID_COLUMN_REFERENCE, "ORDER BY position 0 is not in select list");
+    }
+    if text.contains("DISTINCT ON expressions must match initial ORDER BY") {
+        let message = "SELECT DISTINCT ON expressions must match initial ORDER BY expressions";
+        return error(SqlState::INVALID_COLUMN_REFERENCE, message);
+    }
+    if text.contains("SELECT * with no tables specified") {
+        return error(SqlState::SYNTAX_ERROR, "SELECT * with no tables specified is not valid");
+    }
+    if let Some(table) = between(text, "Invalid qualifier ", "\n") {
+        return error(SqlState::UNDEFINED_TABLE, &format!("missing FROM-clause entry for table \"{table}\""));
+    }
+    if let Some(window) = between(text, "The window ", " is not defined") {
+        return error(SqlState::UNDEFINED_OBJECT, &format!("window \"{window}\" does not exist"));
+    }
+    if text.contains("Too many columns! The subquery should only return one column") {
+        return error(SqlState::SYNTAX_ERROR, "subquery must return only one column");
+    }
+    None
 }
 
 fn grouping(column: &str) -> SqlError {

@@ -8,6 +8,7 @@ use sqlparser::ast::BinaryOperator;
 
 use super::coerce::{self, Context};
 use super::marker;
+use super::place::{self, Places};
 use super::resolve::{self, Arg};
 use crate::error::{Result, SqlError, SqlState};
 use crate::function::{self, Param, external, registry};
@@ -23,37 +24,53 @@ impl ExprPlanner for Lowering {
         expr: RawBinaryExpr,
         schema: &DFSchema,
     ) -> datafusion::error::Result<PlannerResult<RawBinaryExpr>> {
-        Scope { schema }.lower(expr).map(PlannerResult::Planned).map_err(external)
+        let name = match &expr.op {
+            BinaryOperator::Custom(name) => name.clone(),
+            other => other.to_string(),
+        };
+        let (name, places) = place::split(&name);
+        let at = places.at;
+        let found = Scope { schema, places }.lower(name, expr.left, expr.right);
+        found.map(PlannerResult::Planned).map_err(|e| external(locate(e, at)))
     }
 }
 
 /// What names mean where an expression stands.
 struct Scope<'a> {
     schema: &'a DFSchema,
+    places: Places,
+}
+
+/// The position of an error about names and types, unless it has one; an error of a value's calculation has none.
+fn locate(error: SqlError, at: usize) -> SqlError {
+    // A name that is not found stands elsewhere.
+    let about_name = matches!(
+        error.state,
+        SqlState::UNDEFINED_COLUMN | SqlState::AMBIGUOUS_COLUMN | SqlState::UNDEFINED_TABLE
+    );
+    let about_types =
+        error.state.0.starts_with("42") && !about_name && !error.message.contains("polymorphic type");
+    if at > 0 && about_types && error.position.is_none() { error.with_position(at) } else { error }
 }
 
 impl Scope<'_> {
-    fn lower(&self, RawBinaryExpr { op, left, right }: RawBinaryExpr) -> Result<Expr> {
-        let name = match &op {
-            BinaryOperator::And => return self.logical("AND", Operator::And, left, right),
-            BinaryOperator::Or => return self.logical("OR", Operator::Or, left, right),
-            BinaryOperator::Custom(name) => name.clone(),
-            other => other.to_string(),
-        };
-        match name.as_str() {
+    fn lower(&self, name: &str, left: Expr, right: Expr) -> Result<Expr> {
+        match name {
+            "AND" => self.logical("AND", Operator::And, left, right),
+            "OR" => self.logical("OR", Operator::Or, left, right),
             marker::CALL => self.call(&string(&right)?, marker::unpack(left)),
             marker::CAST => {
                 let from = self.type_of(&left)?;
-                coerce::cast_expr(left, from, decode(&right)?, Context::Explicit)
+                self.cast(0, left, from, decode(&right)?, Context::Explicit)
             }
-            marker::LITERAL => coerce::cast_expr(left, None, decode(&right)?, Context::Explicit),
+            marker::LITERAL => self.cast(0, left, None, decode(&right)?, Context::Explicit),
             marker::CASE => self.case(marker::unpack(left), !string(&right)?.is_empty()),
             marker::IN => self.in_list(left, marker::unpack(right), false),
             marker::NOT_IN => self.in_list(left, marker::unpack(right), true),
             marker::ARRAY => self.array(marker::unpack(left)),
             marker::PREFIX => self.operator(&string(&right)?, vec![left]),
             marker::UNIFY => self.unify(marker::unpack(left), &string(&right)?),
-            marker::BOOLEAN => self.boolean(left, &string(&right)?),
+            marker::BOOLEAN => self.boolean(0, left, &string(&right)?),
             marker::DISTINCT => self.distinct(left, Operator::IsDistinctFrom, right),
             marker::NOT_DISTINCT => self.distinct(left, Operator::IsNotDistinctFrom, right),
             "!=" => self.operator("<>", vec![left, right]),
@@ -77,15 +94,46 @@ impl Scope<'_> {
         let types = self.types_of(&operands)?;
         let name = if name == "!=" { "<>" } else { name };
         let (overload, targets) = resolve::operator(name, registry().operator(name), &types)?;
-        function::call(overload, cast_all(operands, &types, &targets)?)
+        function::call(overload, self.cast_all(operands, &types, &targets)?)
+    }
+
+    /// Casts an operand; an error about a literal that is read, or about its type, is at the literal.
+    fn cast(&self, operand: usize, expr: Expr, from: Arg, to: Type, context: Context) -> Result<Expr> {
+        let place = match from {
+            None => self.places.operand(operand),
+            Some(_) => 0,
+        };
+        coerce::cast_expr(expr, from, to, context).map_err(|e| match (place, e.position) {
+            (1.., None) => e.with_position(place),
+            _ => e,
+        })
+    }
+
+    fn cast_all(&self, exprs: Vec<Expr>, from: &[Arg], to: &[Type]) -> Result<Vec<Expr>> {
+        exprs
+            .into_iter()
+            .zip(from.iter().zip(to))
+            .enumerate()
+            .map(|(i, (expr, (from, to)))| self.cast(i, expr, *from, *to, Context::Implicit))
+            .collect()
+    }
+
+    /// The common type of operands, which are those of these numbers.
+    fn common(&self, what: &str, types: &[(usize, Arg)]) -> Result<Type> {
+        coerce::common_or(what, types.iter().map(|(_, ty)| *ty))
+            .map_err(|(i, error)| locate(error, self.places.operand(types[i].0)))
     }
 
     fn call(&self, name: &str, args: Vec<Expr>) -> Result<Expr> {
         let types = self.types_of(&args)?;
         match name {
-            "coalesce" | "greatest" | "least" => return self.alternatives(name, args, &types),
+            "coalesce" | "greatest" | "least" if !args.is_empty() => {
+                return self.alternatives(name, args, &types);
+            }
             "nullif" if args.len() == 2 => return self.nullif(args),
-            "pg_typeof" if args.len() == 1 => return function::system::type_name(&resolve::names(&types)[0]),
+            "pg_typeof" if matches!(&args[..], [Expr::Literal(..)]) => {
+                return function::system::type_name(&resolve::names(&types)[0]);
+            }
             _ => {}
         }
         // `text(x)`, `int4(x)`: a type's name is a cast when nothing else has that name.
@@ -96,7 +144,7 @@ impl Scope<'_> {
             let (Some(arg), from) = (args.into_iter().next(), types[0]) else {
                 return Err(SqlError::internal("a call without its argument"));
             };
-            return coerce::cast_expr(arg, from, Type::new(scalar), Context::Explicit);
+            return self.cast(0, arg, from, Type::new(scalar), Context::Explicit);
         }
         let (overload, targets) = resolve::function(name, overloads, &types)?;
         let args = args
@@ -106,7 +154,7 @@ impl Scope<'_> {
             .map(|(i, (arg, (from, to)))| match overload.param(i) {
                 // Any type as it is; only `unknown` becomes text.
                 Param::Any if from.is_some() => Ok(arg),
-                _ => coerce::cast_expr(arg, *from, *to, Context::Implicit),
+                _ => self.cast(i, arg, *from, *to, Context::Implicit),
             })
             .collect::<Result<Vec<_>>>()?;
         let call = function::call(overload, args)?;
@@ -115,10 +163,11 @@ impl Scope<'_> {
 
     fn alternatives(&self, name: &str, args: Vec<Expr>, types: &[Arg]) -> Result<Expr> {
         let shown = name.to_uppercase();
-        let target = coerce::common(&shown, types.iter().copied())?;
-        let args = cast_all(args, types, &vec![target; types.len()])?;
+        let target = self.common(&shown, &numbered(types))?;
+        let args = self.cast_all(args, types, &vec![target; types.len()])?;
         match name {
             "coalesce" => Ok(datafusion::functions::core::expr_fn::coalesce(args)),
+            _ if target.array => Err(SqlError::unsupported(format!("{shown} of arrays is not supported"))),
             _ => {
                 let (overload, _) = resolve::function(name, registry().function(name), &[Some(target)])?;
                 function::call(overload, args)
@@ -134,7 +183,7 @@ impl Scope<'_> {
         let from = self.type_of(&first)?;
         let first = match from {
             Some(_) => first,
-            None => coerce::cast_expr(first, None, Type::new(Scalar::Text), Context::Implicit)?,
+            None => self.cast(0, first, None, Type::new(Scalar::Text), Context::Implicit)?,
         };
         let null = cast_null(from.unwrap_or(Type::new(Scalar::Text)))?;
         Ok(Expr::Case(Case::new(None, vec![(Box::new(equal), Box::new(null))], Some(Box::new(first)))))
@@ -142,17 +191,25 @@ impl Scope<'_> {
 
     fn case(&self, mut parts: Vec<Expr>, has_else: bool) -> Result<Expr> {
         let otherwise = if has_else { parts.pop() } else { None };
+        let arms = parts.len() / 2;
         let mut conditions = vec![];
         let mut results = vec![];
         for (i, part) in parts.into_iter().enumerate() {
-            if i % 2 == 0 { conditions.push(self.boolean(part, "CASE/WHEN")?) } else { results.push(part) }
+            if i % 2 == 0 { conditions.push(self.boolean(i, part, "CASE/WHEN")?) } else { results.push(part) }
         }
         results.extend(otherwise);
         let types = self.types_of(&results)?;
+        let place = |result: usize| if result < arms { 2 * result + 1 } else { 2 * arms };
+        let mut numbered: Vec<_> = types.iter().enumerate().map(|(i, ty)| (place(i), *ty)).collect();
         // ELSE decides first, as in PostgreSQL.
-        let last = if has_else { types.last().copied() } else { None };
-        let target = coerce::common("CASE", last.into_iter().chain(types.iter().copied()))?;
-        let mut results = cast_all(results, &types, &vec![target; types.len()])?;
+        if has_else {
+            numbered.rotate_right(1);
+        }
+        let target = self.common("CASE", &numbered)?;
+        let results = results.into_iter().zip(&types).enumerate();
+        let mut results = results
+            .map(|(i, (expr, from))| self.cast(place(i), expr, *from, target, Context::Implicit))
+            .collect::<Result<Vec<_>>>()?;
         let otherwise = if has_else { results.pop() } else { Some(cast_null(target)?) };
         let arms = conditions.into_iter().map(Box::new).zip(results.into_iter().map(Box::new)).collect();
         Ok(Expr::Case(Case::new(None, arms, otherwise.map(Box::new))))
@@ -166,8 +223,9 @@ impl Scope<'_> {
             |ty: &Arg| matches!(ty, Some(ty) if matches!(ty.scalar, Scalar::Numeric | Scalar::Interval));
         match coerce::common("IN", types.iter().copied()) {
             Ok(target) if !target.array && !types.iter().any(numeric) => {
-                let expr = coerce::cast_expr(expr, types[0], target, Context::Implicit)?;
-                let list = cast_all(list, &types[1..], &vec![target; types.len() - 1])?;
+                let all = std::iter::once(expr).chain(list).collect();
+                let mut list = self.cast_all(all, &types, &vec![target; types.len()])?;
+                let expr = list.remove(0);
                 Ok(Expr::InList(InList::new(Box::new(expr), list, negated)))
             }
             _ => {
@@ -183,11 +241,11 @@ impl Scope<'_> {
 
     fn array(&self, items: Vec<Expr>) -> Result<Expr> {
         let types = self.types_of(&items)?;
-        let element = coerce::common("ARRAY", types.iter().copied())?;
+        let element = self.common("ARRAY", &numbered(&types))?;
         if element.array {
             return Err(SqlError::unsupported("arrays of more than one dimension are not supported"));
         }
-        let items = cast_all(items, &types, &vec![element; types.len()])?;
+        let items = self.cast_all(items, &types, &vec![element; types.len()])?;
         if items.is_empty() {
             let name = "array_of_nothing";
             let (overload, _) = resolve::function(name, registry().function(name), &[])?;
@@ -200,28 +258,27 @@ impl Scope<'_> {
     /// The first expression in the type that all have in common.
     fn unify(&self, exprs: Vec<Expr>, what: &str) -> Result<Expr> {
         let types = self.types_of(&exprs)?;
-        let target = coerce::common(what, types.iter().copied())?;
+        let target = self.common(what, &numbered(&types))?;
         let first = exprs.into_iter().next().ok_or_else(|| SqlError::internal("nothing to unify"))?;
-        coerce::cast_expr(first, types[0], target, Context::Implicit)
+        self.cast(0, first, types[0], target, Context::Implicit)
     }
 
     fn logical(&self, name: &str, op: Operator, left: Expr, right: Expr) -> Result<Expr> {
-        let (left, right) = (self.boolean(left, name)?, self.boolean(right, name)?);
+        let (left, right) = (self.boolean(0, left, name)?, self.boolean(1, right, name)?);
         Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right))))
     }
 
-    fn boolean(&self, expr: Expr, place: &str) -> Result<Expr> {
+    fn boolean(&self, operand: usize, expr: Expr, place: &str) -> Result<Expr> {
         let boolean = Type::new(Scalar::Bool);
         match self.type_of(&expr)? {
             Some(ty) if ty == boolean => Ok(expr),
-            Some(ty) => Err(SqlError::new(
-                SqlState::DATATYPE_MISMATCH,
-                format!(
-                    "argument of {place} must be type boolean, not type {}",
-                    ty.with_typmod(-1).display()
-                ),
-            )),
-            None => coerce::cast_expr(expr, None, boolean, Context::Implicit),
+            Some(ty) => {
+                let shown = ty.with_typmod(-1).display();
+                let message = format!("argument of {place} must be type boolean, not type {shown}");
+                let error = SqlError::new(SqlState::DATATYPE_MISMATCH, message);
+                Err(locate(error, self.places.operand(operand)))
+            }
+            None => self.cast(operand, expr, None, boolean, Context::Implicit),
         }
     }
 
@@ -241,14 +298,14 @@ impl Scope<'_> {
         let item = |ty: Type| Type { array: false, ..ty };
         let element = match (left_type, right_type) {
             (_, Some(ty)) if !ty.array => {
-                let message = format!("op {}/ALL (array) requires array on right side", "ANY");
+                let message = "op ANY/ALL (array) requires array on right side";
                 return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
             }
             (left, right) => coerce::common("ANY", [left, right.map(item)])?,
         };
         let array = Type { array: true, ..element };
-        let left = coerce::cast_expr(left, left_type.take(), element, Context::Implicit)?;
-        let right = coerce::cast_expr(right, right_type.take(), array, Context::Implicit)?;
+        let left = self.cast(0, left, left_type.take(), element, Context::Implicit)?;
+        let right = self.cast(1, right, right_type.take(), array, Context::Implicit)?;
         let name = if all { "array_compare_all" } else { "array_compare_any" };
         let types = [Some(element), Some(array), Some(Type::new(Scalar::Text))];
         let (overload, _) = resolve::function(name, registry().function(name), &types)?;
@@ -257,12 +314,8 @@ impl Scope<'_> {
     }
 }
 
-fn cast_all(exprs: Vec<Expr>, from: &[Arg], to: &[Type]) -> Result<Vec<Expr>> {
-    exprs
-        .into_iter()
-        .zip(from.iter().zip(to))
-        .map(|(expr, (from, to))| coerce::cast_expr(expr, *from, *to, Context::Implicit))
-        .collect()
+fn numbered(types: &[Arg]) -> Vec<(usize, Arg)> {
+    types.iter().copied().enumerate().collect()
 }
 
 fn cast_null(ty: Type) -> Result<Expr> {

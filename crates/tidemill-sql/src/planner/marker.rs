@@ -18,7 +18,9 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use sqlparser::ast;
+use sqlparser::tokenizer::Span;
 
+use super::place;
 use crate::types::{Scalar, Type};
 
 pub const CALL: &str = "tidemill call";
@@ -37,7 +39,7 @@ pub const NOT_DISTINCT: &str = "tidemill not distinct";
 pub const ANY: &str = "tidemill any ";
 pub const ALL: &str = "tidemill all ";
 
-const PACK: &str = "__pack";
+pub const PACK: &str = "__pack";
 
 pub fn op(name: &str, left: ast::Expr, right: ast::Expr) -> ast::Expr {
     ast::Expr::BinaryOp {
@@ -51,6 +53,11 @@ pub fn text(value: impl Into<String>) -> ast::Expr {
     ast::Expr::value(ast::Value::SingleQuotedString(value.into()))
 }
 
+/// A text that stands somewhere in the statement.
+pub fn text_at(value: impl Into<String>, span: Span) -> ast::Expr {
+    ast::Expr::Value(ast::ValueWithSpan { value: ast::Value::SingleQuotedString(value.into()), span })
+}
+
 pub fn call(name: &str, args: Vec<ast::Expr>) -> ast::Expr {
     op(CALL, pack(args), text(name))
 }
@@ -61,25 +68,32 @@ pub fn cast(expr: ast::Expr, ty: Type) -> ast::Expr {
 
 /// A number as it is written, perhaps with a minus sign in front.
 pub fn literal(number: &str, ty: Type) -> ast::Expr {
-    op(LITERAL, text(number), text(encode(ty)))
+    literal_at(number, ty, Span::empty())
+}
+
+pub fn literal_at(number: &str, ty: Type, span: Span) -> ast::Expr {
+    op(LITERAL, text_at(number, span), text(encode(ty)))
 }
 
 /// The number of a literal marker.
 pub fn as_literal(expr: &ast::Expr) -> Option<(&str, Type)> {
     match expr {
-        ast::Expr::BinaryOp { left, op: ast::BinaryOperator::Custom(name), right } if name == LITERAL => {
-            match (&**left, &**right) {
-                (ast::Expr::Value(number), ast::Expr::Value(ty)) => match (&number.value, &ty.value) {
-                    (ast::Value::SingleQuotedString(number), ast::Value::SingleQuotedString(ty)) => {
-                        Some((number, decode(ty)?))
-                    }
-                    _ => None,
-                },
+        ast::Expr::BinaryOp { left, op, right } if is(op, LITERAL) => match (&**left, &**right) {
+            (ast::Expr::Value(number), ast::Expr::Value(ty)) => match (&number.value, &ty.value) {
+                (ast::Value::SingleQuotedString(number), ast::Value::SingleQuotedString(ty)) => {
+                    Some((number, decode(ty)?))
+                }
                 _ => None,
-            }
-        }
+            },
+            _ => None,
+        },
         _ => None,
     }
+}
+
+/// Whether an operator is this marker, with or without places.
+pub fn is(op: &ast::BinaryOperator, marker: &str) -> bool {
+    matches!(op, ast::BinaryOperator::Custom(name) if place::split(name).0 == marker)
 }
 
 /// Several operands as one.

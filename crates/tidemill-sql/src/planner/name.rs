@@ -17,7 +17,21 @@ pub fn display_name(name: &str) -> &str {
 /// Gives each expression of a select list its name, and equal names a suffix: DataFusion refuses duplicates.
 pub fn assign(projection: &mut [SelectItem]) {
     let mut seen = HashSet::new();
+    let has_wildcard = projection
+        .iter()
+        .any(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)));
     for item in projection {
+        // Beside `*` a column would have the name that it has there.
+        if has_wildcard
+            && let SelectItem::UnnamedExpr(expr @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_))) = item
+        {
+            if let Some(name) = figure(expr) {
+                seen.insert(name.clone());
+                let alias = ast::Ident::with_quote('"', unique(&mut seen, &name));
+                *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+            }
+            continue;
+        }
         let (name, named) = match item {
             SelectItem::UnnamedExpr(Expr::Identifier(ident)) => (fold(ident), !is_keyword_function(ident)),
             SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => match parts.last() {
@@ -51,7 +65,8 @@ pub fn assign(projection: &mut [SelectItem]) {
 
 /// A function that is called without parentheses, but that the parser takes for a column.
 pub fn is_keyword_function(ident: &ast::Ident) -> bool {
-    ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("current_schema")
+    let words = ["current_schema", "current_role"];
+    ident.quote_style.is_none() && words.iter().any(|word| ident.value.eq_ignore_ascii_case(word))
 }
 
 fn unique(seen: &mut HashSet<String>, name: &str) -> String {
@@ -80,7 +95,9 @@ fn strong(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Identifier(ident) => Some(fold(ident)),
         Expr::CompoundIdentifier(parts) => parts.last().map(fold),
-        Expr::CompoundFieldAccess { root, .. } => strong(root),
+        Expr::CompoundFieldAccess { root, access_chain } => {
+            access_chain.iter().rev().find_map(named_access).or_else(|| strong(root))
+        }
         Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => strong(inner),
         Expr::Cast { expr, .. } => strong(expr),
         Expr::Function(function) => function.name.0.last().and_then(|part| part.as_ident()).map(fold),
@@ -108,6 +125,14 @@ fn strong(expr: &Expr) -> Option<String> {
             _ => None,
         },
         Expr::Case { else_result: Some(otherwise), .. } => strong(otherwise),
+        _ => None,
+    }
+}
+
+/// The name that an access has: subscripts have none.
+fn named_access(access: &ast::AccessExpr) -> Option<String> {
+    match access {
+        ast::AccessExpr::Dot(Expr::Identifier(field)) => Some(fold(field)),
         _ => None,
     }
 }

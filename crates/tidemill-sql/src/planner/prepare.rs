@@ -5,33 +5,41 @@ use std::ops::ControlFlow;
 
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::SessionState;
+use sqlparser::ast::Spanned;
 use sqlparser::ast::{
     self, AccessExpr, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Query, Select,
     SetExpr, Statement, Subscript, TableFactor, TrimWhereField, UnaryOperator, Value, VisitMut, VisitorMut,
 };
+use sqlparser::tokenizer::Span;
 
-use super::{marker, name, types};
+use super::place::{self, Text};
+use super::{array_subquery, clause, marker, name, relkind, system_column, table_function, types};
 use crate::error::{Result, SqlError, SqlState};
 use crate::function::registry;
 use crate::types::{Scalar, Type};
 
 /// Prepares a statement for planning in a session whose state is given: its functions are those that may be called.
 pub fn prepare(statement: &mut Statement, state: &SessionState) -> Result<()> {
-    run(statement, state)
+    run(statement, state, "")
+}
+
+/// As [`prepare`], with the statement's text, so that errors tell the places of operators.
+pub fn prepare_text(statement: &mut Statement, text: &str, state: &SessionState) -> Result<()> {
+    run(statement, state, text)
 }
 
 /// As [`prepare`], for a query alone.
 pub fn prepare_query(query: &mut Query, state: &SessionState) -> Result<()> {
-    run(query, state)
+    run(query, state, "")
 }
 
 /// As [`prepare`], for an expression alone.
 pub fn prepare_expr(expr: &mut Expr, state: &SessionState) -> Result<()> {
-    run(expr, state)
+    run(expr, state, "")
 }
 
-fn run<T: VisitMut>(node: &mut T, state: &SessionState) -> Result<()> {
-    match node.visit(&mut Rewriter { state }) {
+fn run<T: VisitMut>(node: &mut T, state: &SessionState, text: &str) -> Result<()> {
+    match node.visit(&mut Rewriter { state, text: Text::new(text) }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
     }
@@ -39,6 +47,7 @@ fn run<T: VisitMut>(node: &mut T, state: &SessionState) -> Result<()> {
 
 struct Rewriter<'a> {
     state: &'a SessionState,
+    text: Text<'a>,
 }
 
 impl VisitorMut for Rewriter<'_> {
@@ -46,11 +55,30 @@ impl VisitorMut for Rewriter<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
         name::assign(&mut select.projection);
+        relkind::rewrite(select);
+        for item in &mut select.projection {
+            if let ast::SelectItem::ExprWithAlias { expr, .. } = item {
+                exists_values(expr);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        clause::minus_before_power(expr);
+        qualify(expr);
+        if let Some(query) = array_subquery::subquery(expr) {
+            match array_subquery::rewrite(query) {
+                Ok(rewritten) => *expr = rewritten,
+                Err(error) => return ControlFlow::Break(Box::new(error)),
+            }
+        }
         ControlFlow::Continue(())
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
         if let ast::GroupByExpr::Expressions(exprs, _) = &mut select.group_by {
+            clause::group_by(exprs);
             exprs.iter_mut().for_each(restore_ordinal);
         }
         if let Some(ast::Distinct::On(exprs)) = &mut select.distinct {
@@ -62,7 +90,8 @@ impl VisitorMut for Rewriter<'_> {
         if let Some(condition) = select.having.take() {
             select.having = Some(boolean(condition, "HAVING"));
         }
-        ControlFlow::Continue(())
+        system_column::rewrite(select);
+        control(clause::joins(select))
     }
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
@@ -72,27 +101,14 @@ impl VisitorMut for Rewriter<'_> {
         if let Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(exprs), .. }) = &mut query.order_by {
             exprs.iter_mut().for_each(|order| restore_ordinal(&mut order.expr));
         }
-        match &mut query.limit_clause {
-            Some(ast::LimitClause::LimitOffset { limit, offset, .. }) => {
-                // LIMIT ALL and LIMIT NULL are no limit.
-                if let Some(Expr::Value(value)) = limit
-                    && value.value == Value::Null
-                {
-                    *limit = None;
-                }
-                limit.iter_mut().for_each(restore_ordinal);
-                offset.iter_mut().for_each(|offset| restore_ordinal(&mut offset.value));
-            }
-            Some(ast::LimitClause::OffsetCommaLimit { offset, limit }) => {
-                restore_ordinal(offset);
-                restore_ordinal(limit);
-            }
-            None => {}
-        }
-        if let Some(ast::Fetch { quantity: Some(quantity), .. }) = &mut query.fetch {
-            restore_ordinal(quantity);
+        if let Err(error) = clause::limit(query).and_then(|()| clause::set_operation(&query.body)) {
+            return ControlFlow::Break(Box::new(error));
         }
         ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
+        control(table_function::rewrite(factor))
     }
 
     fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
@@ -101,14 +117,24 @@ impl VisitorMut for Rewriter<'_> {
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
         let taken = std::mem::replace(expr, Expr::value(Value::Null));
+        let at = self.place(&taken);
         match self.rewrite(taken) {
             Ok(rewritten) => {
                 *expr = rewritten;
+                place::annotate(expr, at);
                 ControlFlow::Continue(())
             }
             Err(error) => ControlFlow::Break(Box::new(error)),
         }
     }
+}
+
+/// EXISTS in a select list is a value; in WHERE, DataFusion makes a join of it.
+fn exists_values(expr: &mut Expr) {
+    let _ = ast::visit_expressions_mut(expr, |expr: &mut Expr| {
+        clause::exists_value(expr);
+        ControlFlow::<()>::Continue(())
+    });
 }
 
 fn control(result: Result<()>) -> ControlFlow<Box<SqlError>> {
@@ -154,6 +180,7 @@ fn unify_columns(values: &mut ast::Values) {
             let mut all = vec![std::mem::replace(expr, Expr::value(Value::Null))];
             all.extend(kinds.iter().filter(|(k, _)| *k != own).map(|(_, example)| example.clone()));
             *expr = marker::op(marker::UNIFY, marker::pack(all), marker::text("VALUES"));
+            place::annotate(expr, 0);
         }
     }
 }
@@ -166,8 +193,8 @@ fn kind(expr: &Expr) -> String {
             Value::Placeholder(_) => expr.to_string(),
             _ => "unknown".into(),
         },
-        Expr::BinaryOp { op: BinaryOperator::Custom(name), right, .. }
-            if name == marker::LITERAL || name == marker::CAST =>
+        Expr::BinaryOp { op, right, .. }
+            if marker::is(op, marker::LITERAL) || marker::is(op, marker::CAST) =>
         {
             right.to_string()
         }
@@ -175,12 +202,14 @@ fn kind(expr: &Expr) -> String {
     }
 }
 
-fn boolean(expr: Expr, place: &str) -> Expr {
-    marker::op(marker::BOOLEAN, expr, marker::text(place))
+pub(super) fn boolean(expr: Expr, place: &str) -> Expr {
+    let mut marked = marker::op(marker::BOOLEAN, expr, marker::text(place));
+    place::annotate(&mut marked, 0);
+    marked
 }
 
 /// A number by its size: int4, int8 or numeric.
-fn number(digits: &str) -> Result<Expr> {
+fn number(digits: &str, span: Span) -> Result<Expr> {
     let digits = digits.replace('_', "");
     let scalar = if digits.contains(['.', 'e', 'E']) {
         Scalar::Numeric
@@ -191,30 +220,56 @@ fn number(digits: &str) -> Result<Expr> {
     } else {
         Scalar::Numeric
     };
-    Ok(marker::literal(&digits, Type::new(scalar)))
+    Ok(marker::literal_at(&digits, Type::new(scalar), span))
 }
 
 impl Rewriter<'_> {
+    /// Where the operator, the name or the cast of an expression stands, whose operands have been rewritten.
+    fn place(&self, expr: &Expr) -> usize {
+        let text = &self.text;
+        match expr {
+            Expr::BinaryOp { left, op, right } => text.operator(&plain_operator(op), left, right),
+            Expr::AnyOp { left, compare_op, right, .. } | Expr::AllOp { left, compare_op, right } => {
+                text.operator(&plain_operator(compare_op), left, right)
+            }
+            Expr::Like { expr, pattern: right, .. }
+            | Expr::ILike { expr, pattern: right, .. }
+            | Expr::SimilarTo { expr, pattern: right, .. }
+            | Expr::Between { expr, low: right, .. }
+            | Expr::IsDistinctFrom(expr, right)
+            | Expr::IsNotDistinctFrom(expr, right) => text.operator("word", expr, right),
+            Expr::InList { expr, list, .. } => {
+                list.first().map_or(0, |first| text.operator("word", expr, first))
+            }
+            Expr::UnaryOp { op, expr } => text.before(&op.to_string(), expr),
+            Expr::Cast { kind: ast::CastKind::DoubleColon, expr, .. } => text.cast(expr),
+            Expr::Cast { expr, .. } => text.before("cast", expr),
+            Expr::Function(function) => place::of_span(function.name.span()).0,
+            Expr::Array(array) => array.elem.first().map_or(0, |first| text.before("array", first)),
+            _ => 0,
+        }
+    }
+
     fn rewrite(&self, expr: Expr) -> Result<Expr> {
         Ok(match expr {
             Expr::Value(value) => match value.value {
-                Value::Number(digits, _) => number(&digits)?,
+                Value::Number(digits, _) => number(&digits, value.span)?,
                 Value::EscapedStringLiteral(s)
                 | Value::NationalStringLiteral(s)
-                | Value::UnicodeStringLiteral(s) => marker::text(s),
-                Value::DollarQuotedString(s) => marker::text(s.value),
+                | Value::UnicodeStringLiteral(s) => marker::text_at(s, value.span),
+                Value::DollarQuotedString(s) => marker::text_at(s.value, value.span),
                 _ => Expr::Value(value),
             },
             Expr::Identifier(ident) if name::is_keyword_function(&ident) => {
-                marker::call("current_schema", vec![])
+                marker::call(&ident.value.to_lowercase(), vec![])
             }
             Expr::Nested(inner) => *inner,
             Expr::UnaryOp { op, expr } => unary(op, *expr)?,
             Expr::BinaryOp { left, op, right } => binary(*left, op, *right)?,
             Expr::Cast { expr, data_type, .. } => self.cast(*expr, &data_type)?,
-            Expr::TypedString(typed) => match typed.value.into_string() {
-                Some(value) => self.cast(marker::text(value), &typed.data_type)?,
-                None => return Err(SqlError::syntax("a typed literal requires a string")),
+            Expr::TypedString(typed) => match (typed.value.span, typed.value.into_string()) {
+                (span, Some(value)) => self.cast(marker::text_at(value, span), &typed.data_type)?,
+                (_, None) => return Err(SqlError::syntax("a typed literal requires a string")),
             },
             Expr::Interval(interval) => interval_literal(interval)?,
             Expr::Case { operand, conditions, else_result, .. } => case(operand, conditions, else_result)?,
@@ -247,6 +302,10 @@ impl Rewriter<'_> {
                 marker::op(&format!("{}{}", marker::ALL, plain_operator(&compare_op)), *left, *right)
             }
             Expr::Array(array) => marker::op(marker::ARRAY, marker::pack(array.elem), marker::text("")),
+            Expr::Subquery(mut query) => {
+                clause::scalar_subquery(&mut query);
+                Expr::Subquery(query)
+            }
             Expr::CompoundFieldAccess { root, access_chain } => subscripts(*root, access_chain)?,
             Expr::Function(function) => self.function(function)?,
             other => syntax_call(other)?,
@@ -254,16 +313,11 @@ impl Rewriter<'_> {
     }
 
     fn cast(&self, expr: Expr, data_type: &ast::DataType) -> Result<Expr> {
-        // Object identifier types are looked up by the server, which registers a function for each.
-        let object = match data_type {
-            ast::DataType::Regclass => Some("regclass".to_string()),
-            other => types::custom_name(other).filter(|name| name.starts_with("reg")),
-        };
-        if let Some(object) = object {
-            let function = format!("to_{object}_oid");
-            return Ok(marker::function(&function, vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))]));
-        }
-        Ok(marker::cast(expr, types::resolve(data_type)?))
+        let ty = types::resolve(data_type).map_err(|e| match self.text.cast(&expr) {
+            0 => e,
+            at => e.with_position(self.text.word(at)),
+        })?;
+        Ok(marker::cast(expr, ty))
     }
 
     fn function(&self, mut function: ast::Function) -> Result<Expr> {
@@ -283,7 +337,11 @@ impl Rewriter<'_> {
         let ours = !registry().function(&name).is_empty()
             || matches!(name.as_str(), "coalesce" | "nullif" | "greatest" | "least");
         let known = ours || self.is_known(&name);
+        if let Some(call) = clock_with_precision(&name, &function.args) {
+            return Ok(call);
+        }
         if !scalar_call || (known && !ours) {
+            json_arguments(&name, &mut function.args);
             return Ok(Expr::Function(function));
         }
         let args = match function.args {
@@ -333,9 +391,6 @@ impl Rewriter<'_> {
         if registry().function(&function).is_empty() && self.state.table_functions().contains_key(&function) {
             return Ok(());
         }
-        if ordinality {
-            return Err(SqlError::unsupported("WITH ORDINALITY is not supported"));
-        }
         let column = alias.as_ref().map_or(function.clone(), |alias| name::fold(&alias.name));
         let alias = alias.unwrap_or_else(|| ast::TableAlias {
             explicit: true,
@@ -354,10 +409,39 @@ impl Rewriter<'_> {
                 select(call, &column)
             }
         };
+        let query = if ordinality { numbered(query, &column) } else { query };
         *factor =
             TableFactor::Derived { lateral, subquery: Box::new(query), alias: Some(alias), sample: None };
         Ok(())
     }
+}
+
+/// `WITH ORDINALITY`: the rows with their numbers.
+fn numbered(query: Query, column: &str) -> Query {
+    let rows = TableFactor::Derived {
+        lateral: false,
+        subquery: Box::new(query),
+        alias: Some(ast::TableAlias {
+            explicit: true,
+            name: ast::Ident::with_quote('"', "rows"),
+            columns: vec![],
+            at: None,
+        }),
+        sample: None,
+    };
+    let mut number = marker::function("row_number", vec![]);
+    if let Expr::Function(call) = &mut number {
+        let window =
+            ast::WindowSpec { window_name: None, partition_by: vec![], order_by: vec![], window_frame: None };
+        call.over = Some(ast::WindowType::WindowSpec(window));
+    }
+    let number = marker::cast(number, Type::new(Scalar::Int8));
+    let mut query = select_from(Expr::Identifier(ast::Ident::with_quote('"', column)), column, rows);
+    if let SetExpr::Select(select) = &mut *query.body {
+        let alias = ast::Ident::with_quote('"', "ordinality");
+        select.projection.push(ast::SelectItem::ExprWithAlias { expr: number, alias });
+    }
+    query
 }
 
 /// A series between integer literals comes from DataFusion's table function, which makes it row by row.
@@ -410,7 +494,7 @@ fn mentions_column(arg: &FunctionArg) -> bool {
     found
 }
 
-fn select_from(expr: Expr, column: &str, table: TableFactor) -> Query {
+pub(super) fn select_from(expr: Expr, column: &str, table: TableFactor) -> Query {
     let mut query = select(expr, column);
     if let SetExpr::Select(select) = &mut *query.body {
         select.from = vec![ast::TableWithJoins { relation: table, joins: vec![] }];
@@ -460,11 +544,29 @@ fn select(expr: Expr, column: &str) -> Query {
     }
 }
 
+/// `current_timestamp(3)` is a cast to the type with that precision.
+fn clock_with_precision(name: &str, args: &FunctionArguments) -> Option<Expr> {
+    let scalar = match name {
+        "current_timestamp" => Scalar::Timestamptz,
+        "localtimestamp" => Scalar::Timestamp,
+        "localtime" => Scalar::Time,
+        _ => return None,
+    };
+    let FunctionArguments::List(list) = args else { return None };
+    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(precision))] = &list.args[..] else { return None };
+    let precision: i32 = marker::as_literal(precision)?.0.parse().ok().filter(|p| *p >= 0)?;
+    Some(marker::cast(marker::call(name, vec![]), Type::new(scalar).with_typmod(precision.min(6))))
+}
+
 /// A function's name without the schemas in which functions are.
 fn unqualified(name: &ast::ObjectName) -> String {
     let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(name::fold).collect();
     match &parts[..] {
-        [schema, name] if matches!(schema.as_str(), "pg_catalog" | "public" | "pipelinedb") => name.clone(),
+        [schema, name]
+            if matches!(schema.as_str(), "pg_catalog" | "public" | "pipelinedb" | "information_schema") =>
+        {
+            name.clone()
+        }
         _ => parts.join("."),
     }
 }
@@ -513,13 +615,35 @@ fn positional(function: &str, args: Vec<FunctionArg>) -> Result<Vec<Expr>> {
     Ok(out)
 }
 
+/// The json aggregates collect json: `json_agg(x)` is `json_agg(to_json(x))`, and keys are text.
+fn json_arguments(name: &str, args: &mut FunctionArguments) {
+    let (convert, object) = match name {
+        "json_agg" => ("to_json", false),
+        "jsonb_agg" => ("to_jsonb", false),
+        "json_object_agg" => ("to_json", true),
+        "jsonb_object_agg" => ("to_jsonb", true),
+        _ => return,
+    };
+    let FunctionArguments::List(list) = args else { return };
+    let last = if object { 1 } else { 0 };
+    for (i, arg) in list.args.iter_mut().enumerate().take(last + 1) {
+        let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = arg else { continue };
+        let taken = std::mem::replace(expr, Expr::value(Value::Null));
+        *expr = if i == last {
+            marker::call(convert, vec![taken])
+        } else {
+            marker::cast(taken, Type::new(Scalar::Text))
+        };
+    }
+}
+
 fn restore_bound(bound: &mut ast::WindowFrameBound) {
     if let ast::WindowFrameBound::Preceding(Some(expr)) | ast::WindowFrameBound::Following(Some(expr)) = bound
     {
         restore_ordinal(expr);
         // An interval: the frame wants its text.
-        if let Expr::BinaryOp { left, op: BinaryOperator::Custom(name), .. } = &**expr
-            && name == marker::CAST
+        if let Expr::BinaryOp { left, op, .. } = &**expr
+            && marker::is(op, marker::CAST)
             && matches!(**left, Expr::Value(_))
         {
             *expr = left.clone();
@@ -528,10 +652,9 @@ fn restore_bound(bound: &mut ast::WindowFrameBound) {
 }
 
 fn unary(op: UnaryOperator, expr: Expr) -> Result<Expr> {
-    if let (UnaryOperator::Minus, Some((digits, _))) = (op, marker::as_literal(&expr))
-        && !digits.starts_with('-')
-    {
-        return number(&format!("-{digits}"));
+    if let (UnaryOperator::Minus, Some((digits, _))) = (op, marker::as_literal(&expr)) {
+        let negated = digits.strip_prefix('-').map_or_else(|| format!("-{digits}"), str::to_string);
+        return number(&negated, Span::empty());
     }
     let name = match op {
         UnaryOperator::Not => {
@@ -555,31 +678,9 @@ fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Result<Expr> {
         other => other,
     };
     if let (Expr::Tuple(a), Expr::Tuple(b)) = (&left, &right) {
-        return row_comparison(a, op, b);
+        return clause::compare_rows(a, &op, b);
     }
     Ok(Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) })
-}
-
-fn row_comparison(a: &[Expr], op: BinaryOperator, b: &[Expr]) -> Result<Expr> {
-    if a.len() != b.len() {
-        return Err(SqlError::syntax("unequal number of entries in row expressions"));
-    }
-    let (each, join) = match op {
-        BinaryOperator::Eq => (BinaryOperator::Eq, BinaryOperator::And),
-        BinaryOperator::NotEq => (BinaryOperator::NotEq, BinaryOperator::Or),
-        other => return Err(SqlError::unsupported(format!("operator {other} is not supported for rows"))),
-    };
-    let pair = |(a, b): (&Expr, &Expr)| Expr::BinaryOp {
-        left: Box::new(a.clone()),
-        op: each.clone(),
-        right: Box::new(b.clone()),
-    };
-    let joined = a.iter().zip(b).map(pair).reduce(|a, b| Expr::BinaryOp {
-        left: Box::new(a),
-        op: join.clone(),
-        right: Box::new(b),
-    });
-    joined.ok_or_else(|| SqlError::syntax("a row without columns cannot be compared"))
 }
 
 /// The operator without `OPERATOR(pg_catalog.…)` around it.
@@ -591,6 +692,7 @@ fn plain_operator(op: &BinaryOperator) -> String {
 }
 
 fn interval_literal(interval: ast::Interval) -> Result<Expr> {
+    let span = interval.value.span();
     let text = match *interval.value {
         Expr::Value(ast::ValueWithSpan { value: Value::SingleQuotedString(text), .. }) => text,
         other => match marker::as_literal(&other) {
@@ -607,7 +709,7 @@ fn interval_literal(interval: ast::Interval) -> Result<Expr> {
         (Some(ast::DateTimeField::Year), Some(_)) if text.contains('-') => text,
         _ => text,
     };
-    Ok(marker::cast(marker::text(text), ty))
+    Ok(marker::cast(marker::text_at(text, span), ty))
 }
 
 fn case(
@@ -618,7 +720,11 @@ fn case(
     let mut parts = vec![];
     for arm in conditions {
         parts.push(match &operand {
-            Some(operand) => binary((**operand).clone(), BinaryOperator::Eq, arm.condition)?,
+            Some(operand) => {
+                let mut equal = binary((**operand).clone(), BinaryOperator::Eq, arm.condition)?;
+                place::annotate(&mut equal, 0);
+                equal
+            }
             None => arm.condition,
         });
         parts.push(arm.result);
@@ -646,7 +752,11 @@ fn in_list(expr: Expr, list: Vec<Expr>, negated: bool) -> Result<Expr> {
 }
 
 fn between(expr: Expr, negated: bool, low: Expr, high: Expr) -> Result<Expr> {
-    let compare = |op, bound| Expr::BinaryOp { left: Box::new(expr.clone()), op, right: Box::new(bound) };
+    let compare = |op, bound| {
+        let mut compared = Expr::BinaryOp { left: Box::new(expr.clone()), op, right: Box::new(bound) };
+        place::annotate(&mut compared, 0);
+        compared
+    };
     let (lower, join, upper) = if negated {
         (compare(BinaryOperator::Lt, low), BinaryOperator::Or, compare(BinaryOperator::Gt, high))
     } else {
@@ -663,6 +773,25 @@ fn like(op: &str, expr: Expr, pattern: Expr, escape: Option<ast::ValueWithSpan>)
     Ok(marker::op(op, expr, pattern))
 }
 
+/// `t.a[1]` comes from the parser as `t` with the accesses `.a` and `[1]`; only `(t).a` asks for a field.
+fn qualify(expr: &mut Expr) {
+    let Expr::CompoundFieldAccess { root, access_chain } = expr else { return };
+    let mut parts = match &**root {
+        Expr::Identifier(ident) => vec![ident.clone()],
+        Expr::CompoundIdentifier(parts) => parts.clone(),
+        _ => return,
+    };
+    let names = access_chain.iter().take_while(|a| matches!(a, AccessExpr::Dot(Expr::Identifier(_)))).count();
+    for access in access_chain.drain(..names) {
+        if let AccessExpr::Dot(Expr::Identifier(ident)) = access {
+            parts.push(ident);
+        }
+    }
+    if parts.len() > 1 {
+        **root = Expr::CompoundIdentifier(parts);
+    }
+}
+
 fn subscripts(root: Expr, chain: Vec<AccessExpr>) -> Result<Expr> {
     chain.into_iter().try_fold(root, |expr, access| match access {
         AccessExpr::Subscript(Subscript::Index { index }) => {
@@ -672,6 +801,9 @@ fn subscripts(root: Expr, chain: Vec<AccessExpr>) -> Result<Expr> {
             let null = || marker::cast(Expr::value(Value::Null), Type::new(Scalar::Int4));
             let (lower, upper) = (lower_bound.unwrap_or_else(null), upper_bound.unwrap_or_else(null));
             Ok(marker::call("array_slice", vec![expr, lower, upper]))
+        }
+        AccessExpr::Dot(Expr::Identifier(field)) => {
+            Ok(marker::call("record_field", vec![expr, marker::text(name::fold(&field))]))
         }
         AccessExpr::Dot(_) => Err(SqlError::unsupported("composite types are not supported")),
     })

@@ -77,7 +77,10 @@ pub fn operator(
             SqlState::UNDEFINED_FUNCTION,
             format!("operator does not exist: {}", shown()),
         )
-        .with_hint("No operator matches the given name and argument types. You might need to add explicit type casts.")),
+        .with_hint(match args.len() {
+            1 => "No operator matches the given name and argument type. You might need to add an explicit type cast.",
+            _ => "No operator matches the given name and argument types. You might need to add explicit type casts.",
+        })),
         Selection::Ambiguous => {
             Err(SqlError::new(SqlState::AMBIGUOUS_FUNCTION, format!("operator is not unique: {}", shown()))
                 .with_hint("Could not choose a best candidate operator. You might need to add explicit type casts."))

@@ -29,12 +29,17 @@ impl AnalyzerRule for UnionTypes {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> datafusion::error::Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(|plan| match plan {
-            LogicalPlan::Union(union) => unify(union),
-            other => Ok(Transformed::no(other)),
-        })
-        .map(|transformed| transformed.data)
+        unify_all(plan)
     }
+}
+
+/// Gives each UNION of a plan its types.
+pub fn unify_all(plan: LogicalPlan) -> datafusion::error::Result<LogicalPlan> {
+    let unified = plan.transform_up_with_subqueries(|plan| match plan {
+        LogicalPlan::Union(union) => unify(union),
+        other => Ok(Transformed::no(other)),
+    });
+    unified.map(|transformed| transformed.data)
 }
 
 fn unify(union: Union) -> datafusion::error::Result<Transformed<LogicalPlan>> {

@@ -40,6 +40,7 @@ pub fn resolve(data_type: &DataType) -> Result<Type> {
         }
         DataType::Interval { precision, .. } => timed(Scalar::Interval, *precision),
         DataType::Uuid => plain(Scalar::Uuid),
+        DataType::Regclass => plain(Scalar::Regclass),
         DataType::JSON => plain(Scalar::Json),
         DataType::JSONB => plain(Scalar::Jsonb),
         DataType::Array(
@@ -55,7 +56,6 @@ pub fn resolve(data_type: &DataType) -> Result<Type> {
 /// `typname` of a written type, also of one that is not known here.
 pub fn name_of(data_type: &DataType) -> Option<String> {
     match data_type {
-        DataType::Regclass => Some("regclass".into()),
         DataType::Array(
             ArrayElemTypeDef::SquareBracket(element, _)
             | ArrayElemTypeDef::AngleBracket(element)
@@ -77,7 +77,14 @@ pub fn custom_name(data_type: &DataType) -> Option<String> {
 }
 
 fn custom(name: &sqlparser::ast::ObjectName, modifiers: &[String]) -> Result<Type> {
-    let last = name.0.last().and_then(|part| part.as_ident()).map(super::name::fold).unwrap_or_default();
+    let last = name.0.last().and_then(|part| part.as_ident());
+    if last.is_some_and(|ident| ident.quote_style.is_some() && ident.value == "char") {
+        return Ok(Type::new(Scalar::Char));
+    }
+    let last = last.map(super::name::fold).unwrap_or_default();
+    if let Some(element) = last.strip_prefix('_').and_then(Scalar::from_typname) {
+        return Ok(Type::array(element));
+    }
     let number = |i: usize| modifiers.get(i).and_then(|m| m.parse::<u64>().ok());
     let scalar = Scalar::from_name(&last).ok_or_else(|| unknown(&name.to_string()))?;
     match scalar {
@@ -85,7 +92,7 @@ fn custom(name: &sqlparser::ast::ObjectName, modifiers: &[String]) -> Result<Typ
             numeric_type(number(0).unwrap_or(0), number(1).unwrap_or(0) as i64)
         }
         Scalar::Varchar => characters_of(scalar, number(0)),
-        // `"char"` and `bpchar` have no length unless one is written.
+        // `bpchar` has no length unless one is written.
         Scalar::Bpchar => characters_of(scalar, number(0)),
         Scalar::Time | Scalar::Timestamp | Scalar::Timestamptz | Scalar::Interval => timed(scalar, number(0)),
         _ => Ok(Type::new(scalar)),

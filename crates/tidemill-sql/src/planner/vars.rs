@@ -1,9 +1,12 @@
 //! What functions may know about the session that calls them.
 
 use std::any::Any;
+use std::sync::Arc;
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
+use datafusion::logical_expr::ScalarFunctionArgs;
 
+use crate::objects::{NoObjects, Objects};
 use crate::text::TimeZone;
 
 /// Values of the session, put into the configuration of each execution; kernels find them there.
@@ -16,7 +19,9 @@ pub struct SessionVars {
     pub zone: TimeZone,
     pub user: String,
     pub database: String,
+    /// The schemas of the search path that exist.
     pub search_path: Vec<String>,
+    pub objects: Arc<dyn Objects>,
 }
 
 impl Default for SessionVars {
@@ -29,6 +34,17 @@ impl Default for SessionVars {
             user: "postgres".into(),
             database: "tidemill".into(),
             search_path: vec!["public".into()],
+            objects: Arc::new(NoObjects),
+        }
+    }
+}
+
+impl SessionVars {
+    /// Those of the session that a function is called in.
+    pub fn with<R>(args: &ScalarFunctionArgs, f: impl FnOnce(&SessionVars) -> R) -> R {
+        match args.config_options.extensions.get::<SessionVars>() {
+            Some(vars) => f(vars),
+            None => f(&SessionVars::default()),
         }
     }
 }

@@ -228,8 +228,9 @@ impl SimDisk {
     fn open(&self, path: &Path) -> Result<SimFile> {
         let state = self.begin(Operation::Open, path)?;
         let number = state.file(Operation::Open, path)?;
+        let end = state.files[number].visible.len();
         drop(state);
-        Ok(SimFile { disk: self.clone(), path: path.to_owned(), number })
+        Ok(SimFile { disk: self.clone(), path: path.to_owned(), number, end })
     }
 }
 
@@ -371,16 +372,11 @@ impl Content {
         Content { visible: bytes.clone(), durable: bytes, unsynced: Vec::new() }
     }
 
-    fn append(&mut self, bytes: &[u8]) {
+    fn write(&mut self, bytes: &[u8], offset: usize) {
         if !bytes.is_empty() {
-            self.unsynced.push(ContentChange::Write { offset: self.visible.len(), bytes: bytes.to_vec() });
-            self.visible.extend_from_slice(bytes);
+            self.unsynced.push(ContentChange::Write { offset, bytes: bytes.to_vec() });
+            write_at(&mut self.visible, offset, bytes);
         }
-    }
-
-    fn rewrite(&mut self, bytes: &[u8], offset: usize) {
-        self.unsynced.push(ContentChange::Write { offset, bytes: bytes.to_vec() });
-        write_at(&mut self.visible, offset, bytes);
     }
 
     fn truncate(&mut self, bytes: usize) {
@@ -453,7 +449,7 @@ impl Disk for SimDisk {
         state.files.push(Content::default());
         state.change_name(NameChange::Add(path.to_owned(), Node::File(number)));
         drop(state);
-        Ok(Box::new(SimFile { disk: self.clone(), path: path.to_owned(), number }))
+        Ok(Box::new(SimFile { disk: self.clone(), path: path.to_owned(), number, end: 0 }))
     }
 
     fn open_append(&self, path: &Path) -> Result<Box<dyn AppendFile>> {
@@ -531,9 +527,24 @@ struct SimFile {
     disk: SimDisk,
     path: PathBuf,
     number: usize,
+    /// Where the next append goes.
+    end: usize,
 }
 
 impl SimFile {
+    /// Writes as much as there is room for.
+    fn write(&self, state: &mut State, operation: Operation, bytes: &[u8], offset: usize) -> Result<()> {
+        let free = usize::try_from(state.free_bytes()).unwrap_or(usize::MAX);
+        let content = &mut state.files[self.number];
+        let there = content.visible.len().saturating_sub(offset);
+        let room = there.saturating_add(free).min(bytes.len());
+        content.write(&bytes[..room], offset);
+        if room < bytes.len() {
+            return self.fail(operation, io::Error::from_raw_os_error(libc::ENOSPC));
+        }
+        Ok(())
+    }
+
     fn fail<T>(&self, operation: Operation, source: io::Error) -> Result<T> {
         Err(DiskError::new(operation, &self.path, source))
     }
@@ -545,16 +556,21 @@ impl AppendFile for SimFile {
         if let Err(refusal) = state.begin(Operation::Append) {
             if refusal.torn {
                 let kept = state.random.below(bytes.len() + 1);
-                state.files[self.number].append(&bytes[..kept]);
+                state.files[self.number].write(&bytes[..kept], self.end);
+                self.end += kept;
             }
             return self.fail(Operation::Append, refusal.source);
         }
-        let room = usize::try_from(state.free_bytes()).unwrap_or(usize::MAX).min(bytes.len());
-        state.files[self.number].append(&bytes[..room]);
-        if room < bytes.len() {
-            return self.fail(Operation::Append, io::Error::from_raw_os_error(libc::ENOSPC));
-        }
+        self.write(&mut state, Operation::Append, bytes, self.end)?;
+        self.end += bytes.len();
         Ok(())
+    }
+
+    fn extend(&mut self, bytes: u64) -> Result<()> {
+        let mut state = self.disk.begin(Operation::Extend, &self.path)?;
+        let length = state.files[self.number].visible.len();
+        let zeros = vec![0; usize::try_from(bytes).unwrap_or(0).saturating_sub(length)];
+        self.write(&mut state, Operation::Extend, &zeros, length)
     }
 
     fn rewrite(&mut self, bytes: &[u8], offset: u64) -> Result<()> {
@@ -562,7 +578,7 @@ impl AppendFile for SimFile {
         let content = &mut state.files[self.number];
         match usize::try_from(offset) {
             Ok(offset) if offset.saturating_add(bytes.len()) <= content.visible.len() => {
-                content.rewrite(bytes, offset);
+                content.write(bytes, offset);
                 Ok(())
             }
             _ => self.fail(Operation::Rewrite, ErrorKind::InvalidInput.into()),
@@ -593,7 +609,10 @@ impl AppendFile for SimFile {
         }
         // When it fails, the cut was made and only its sync did not happen: the harder case for the caller.
         match outcome {
-            Ok(()) => state.files[self.number].sync(),
+            Ok(()) => {
+                state.files[self.number].sync();
+                self.end = bytes;
+            }
             Err(refusal) => return self.fail(Operation::Truncate, refusal.source),
         }
         Ok(())

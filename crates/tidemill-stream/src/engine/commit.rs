@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::engine::fold_group::{Group, fold_group};
 use crate::engine::maintain::Maintainer;
@@ -174,6 +174,7 @@ impl Queue {
     /// The committer waits for something to do, at most for `patience`.
     fn next(&self, patience: Duration) -> Next {
         let mut state = self.state.lock();
+        let mut yielded = false;
         loop {
             if let Some(group) = state.folded.take() {
                 if state.is_for_folder() {
@@ -182,6 +183,12 @@ impl Queue {
                 return Next::Commit(group);
             }
             if state.is_for_committer() {
+                if !yielded {
+                    // Sessions that are about to write run first, if there are any: the group grows, and nobody waits.
+                    yielded = true;
+                    MutexGuard::unlocked(&mut state, std::thread::yield_now);
+                    continue;
+                }
                 return Next::Fold(state.take());
             }
             if state.closed && !state.folding && state.writes.is_empty() {

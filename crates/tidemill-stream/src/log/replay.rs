@@ -183,17 +183,27 @@ fn remake(disk: &dyn Disk, dir: &Path, first: Lsn, seed: u64) -> Result<Active, 
     Ok(Active::create(disk, dir, first, seed)?)
 }
 
+/// What is behind the last record of the newest segment.
+enum Tail {
+    Complete,
+    /// Room that was made for records to come.
+    Zeros,
+    /// What a crash left of the last group.
+    Torn(&'static str),
+}
+
 /// Finds the end of the newest segment, cuts what is torn, and makes the rest durable.
 fn open_tail(disk: &dyn Disk, dir: &Path, first: Lsn) -> Result<(Active, Lsn), LogError> {
     let mut reader = SegmentReader::open(disk, dir, first, None)?;
-    let torn = loop {
+    let tail = loop {
         match reader.step()? {
             Step::Record(_) => {}
-            Step::End => break None,
+            Step::End => break Tail::Complete,
+            Step::Bad { .. } if reader.rest_is_zero()? => break Tail::Zeros,
             Step::Bad { offset, reason } if reader.find_witness()?.is_some() => {
                 return Err(corrupt(reader.path(), offset, reason));
             }
-            Step::Bad { reason, .. } => break Some(reason),
+            Step::Bad { reason, .. } => break Tail::Torn(reason),
         }
     };
     let mut file = disk.open_append(reader.path())?;
@@ -205,9 +215,10 @@ fn open_tail(disk: &dyn Disk, dir: &Path, first: Lsn) -> Result<(Active, Lsn), L
         file.rewrite(part, rewritten)?;
         rewritten += part.len() as u64;
     }
-    match torn {
-        None => file.sync()?,
-        Some(reason) => {
+    match tail {
+        Tail::Complete => file.sync()?,
+        Tail::Zeros => file.truncate(bytes)?,
+        Tail::Torn(reason) => {
             let (segment, cut_bytes) = (reader.path().display(), reader.end() - bytes);
             tracing::warn!(
                 %segment,
@@ -222,7 +233,8 @@ fn open_tail(disk: &dyn Disk, dir: &Path, first: Lsn) -> Result<(Active, Lsn), L
     }
     // The crash may have come between the making of the segment and the sync of its name.
     disk.sync_dir(dir)?;
-    let active = Active { file, first, crc: reader.crc(), bytes, synced_bytes: bytes };
+    let active =
+        Active { file, first, crc: reader.crc(), bytes, synced_bytes: bytes, allocated_bytes: bytes };
     Ok((active, next))
 }
 

@@ -176,6 +176,19 @@ impl SegmentReader {
         self.window.get(&*self.file, offset, length, self.end)
     }
 
+    /// Whether there is nothing but zeros from where reading stopped.
+    pub fn rest_is_zero(&mut self) -> Result<bool, LogError> {
+        let mut offset = self.offset;
+        while offset < self.end {
+            let part = self.bytes_at(offset, self.end)?;
+            if part.iter().any(|byte| *byte != 0) {
+                return Ok(false);
+            }
+            offset += part.len() as u64;
+        }
+        Ok(true)
+    }
+
     pub fn step(&mut self) -> Result<Step, LogError> {
         let offset = self.offset;
         if offset == self.end {

@@ -12,7 +12,7 @@ use crate::disk::{Operation, RealDisk};
 const DIR: &str = "log";
 
 fn options() -> LogOptions {
-    LogOptions { segment_bytes: 600, reserve_bytes: 0, seed: 1 }
+    LogOptions { segment_bytes: 600, reserve_bytes: 0, ahead_bytes: 1500, seed: 1 }
 }
 
 fn open(disk: &SimDisk) -> Result<(Log, Replay), LogError> {
@@ -139,7 +139,9 @@ fn every_flipped_byte_is_detected_or_in_the_tail() {
     let (mut detected, mut cut) = (0, 0);
     for path in &paths {
         let content = disk.content(path).unwrap();
-        for at in 0..content.len() {
+        // A flip in the zeros ahead of the records takes none of them away.
+        let zeros = content.iter().rev().take_while(|byte| **byte == 0).count();
+        for at in 0..content.len() - zeros {
             for mask in [1, 0x80, 0xff] {
                 let mut content = content.clone();
                 content[at] ^= mask;
@@ -162,6 +164,9 @@ fn every_flipped_byte_is_detected_or_in_the_tail() {
     let last_group_bytes = groups[groups.len() - 1] * (HEADER_BYTES + 40);
     assert_eq!(cut, 3 * last_group_bytes);
     assert!(detected > cut);
+    let mut content = disk.content(&paths[paths.len() - 1]).unwrap();
+    *content.last_mut().unwrap() ^= 1;
+    assert_eq!(recover(&with_content(&disk, &paths[paths.len() - 1], &content)).unwrap().1, all);
 }
 
 /// A random life of a log, remembering what a crash may and may not take.

@@ -58,6 +58,10 @@ impl AppendFile for GatedFile {
         self.file.append(bytes)
     }
 
+    fn extend(&mut self, bytes: u64) -> disk::Result<()> {
+        self.file.extend(bytes)
+    }
+
     fn rewrite(&mut self, bytes: &[u8], offset: u64) -> disk::Result<()> {
         self.file.rewrite(bytes, offset)
     }

@@ -1,6 +1,9 @@
 //! The product through the wire: a real server process, real clients.
 
+mod client;
 mod crash;
+mod postgres;
 mod seed;
 mod server;
+mod slt;
 mod stress;

@@ -1,0 +1,95 @@
+//! What each session is doing, for `pg_stat_activity`.
+//!
+//! A session writes here when it starts and ends a statement that is no insert of a known text: those are counted in
+//! millions and stay as cheap as they are.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tidemill_sql::planner::vars::now_us;
+
+/// Bytes of a statement's text that are kept, as `track_activity_query_size`.
+const QUERY_BYTES_MAX: usize = 1024;
+
+/// One session in the eyes of the others. Instants are microseconds since 1970.
+#[derive(Debug)]
+pub struct Activity {
+    pub process_id: u32,
+    pub user: String,
+    pub client: Option<SocketAddr>,
+    pub began_us: i64,
+    now: Mutex<Now>,
+}
+
+/// What a session does, or did last.
+#[derive(Debug, Clone)]
+pub struct Now {
+    pub application_name: Arc<str>,
+    pub state: State,
+    pub query: String,
+    pub query_began_us: Option<i64>,
+    pub state_changed_us: i64,
+    pub transaction_began_us: Option<i64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    Active,
+    Idle,
+    IdleInTransaction,
+    IdleInFailedTransaction,
+}
+
+impl State {
+    /// As `pg_stat_activity.state` has it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            State::Active => "active",
+            State::Idle => "idle",
+            State::IdleInTransaction => "idle in transaction",
+            State::IdleInFailedTransaction => "idle in transaction (aborted)",
+        }
+    }
+}
+
+impl Activity {
+    pub fn new(process_id: u32, user: String, client: Option<SocketAddr>) -> Self {
+        let began_us = now_us();
+        let now = Now {
+            application_name: "".into(),
+            state: State::Idle,
+            query: String::new(),
+            query_began_us: None,
+            state_changed_us: began_us,
+            transaction_began_us: None,
+        };
+        Self { process_id, user, client, began_us, now: Mutex::new(now) }
+    }
+
+    /// A statement starts, in the transaction that began then.
+    pub fn start(&self, query: &str, application_name: &Arc<str>, transaction_began_us: i64) {
+        let mut now = self.now.lock();
+        now.application_name = Arc::clone(application_name);
+        now.state = State::Active;
+        now.query.clear();
+        now.query.push_str(&query[..query.floor_char_boundary(QUERY_BYTES_MAX)]);
+        now.state_changed_us = now_us();
+        now.query_began_us = Some(now.state_changed_us);
+        now.transaction_began_us = Some(transaction_began_us);
+    }
+
+    /// The session waits for its client.
+    pub fn wait(&self, state: State) {
+        let mut now = self.now.lock();
+        now.state = state;
+        now.state_changed_us = now_us();
+        if state == State::Idle {
+            now.transaction_began_us = None;
+        }
+    }
+
+    pub fn now(&self) -> Now {
+        self.now.lock().clone()
+    }
+}

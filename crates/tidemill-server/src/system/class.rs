@@ -1,0 +1,159 @@
+//! `pg_class` and `pg_attribute`: relations and their columns, the users' and the system's.
+//!
+//! A stream is a foreign table, as in PipelineDB 1.x. A continuous view is a view; what PipelineDB 0.8 wrote as
+//! `relkind = 'C'` is understood by the planner, which looks for the option that all continuous views have.
+
+use datafusion::catalog::TableProvider;
+use tidemill_sql::Result;
+use tidemill_sql::planner::CONTINUOUS_OPTION;
+use tidemill_sql::types::Type;
+use tidemill_stream::stream::ARRIVAL;
+
+use super::datatype::{self, DataType};
+use super::namespace::{OWNER_OID, namespace_oid};
+use super::{Fillers, PG_CATALOG, Rows, Snapshot, SystemRelation, all};
+use crate::catalog::Relation;
+use crate::tables::SCHEMA;
+
+pub(super) const FILLERS: Fillers =
+    &[(PG_CATALOG, "pg_class", classes), (PG_CATALOG, "pg_attribute", attributes)];
+
+/// The kind of what holds the rows of a table function; it is not listed.
+const FUNCTION_RESULT: char = 'F';
+
+/// Rows that a plan without statistics is to expect, as PostgreSQL says "never analyzed".
+const UNKNOWN_ROWS: f64 = -1.0;
+
+/// A stream, a view or a system relation: what the catalogs say of all relations.
+#[derive(Debug)]
+pub struct Class {
+    pub oid: u32,
+    pub schema: &'static str,
+    pub name: String,
+    pub kind: char,
+    pub options: Option<Vec<String>>,
+    pub columns: Vec<Attribute>,
+}
+
+/// A column as `pg_attribute` describes it.
+#[derive(Debug)]
+pub struct Attribute {
+    pub name: String,
+    pub ty: &'static DataType,
+    pub typmod: i32,
+    pub not_null: bool,
+}
+
+impl Class {
+    pub fn of_user(relation: &Relation) -> Result<Self> {
+        let (schema, kind, options) = match relation {
+            Relation::Stream(stream) => (stream.table.schema(), 'f', None),
+            Relation::View(view) => {
+                let written =
+                    view.object.options.written.iter().map(|(name, value)| format!("{name}={value}"));
+                let options = std::iter::once(CONTINUOUS_OPTION.to_string()).chain(written).collect();
+                (view.table.schema(), 'v', Some(options))
+            }
+        };
+        // The arrival time comes after the columns that were declared, as in PipelineDB 1.x.
+        let (arrival, declared): (Vec<_>, Vec<_>) =
+            schema.fields().iter().partition(|field| kind == 'f' && field.name() == ARRIVAL);
+        let columns = declared.into_iter().chain(arrival).map(|field| {
+            let ty = Type::of_field(field)?;
+            let row = datatype::of_type(ty)?;
+            Ok(Attribute { name: field.name().clone(), ty: row, typmod: ty.typmod, not_null: false })
+        });
+        Ok(Self {
+            oid: relation.oid(),
+            schema: SCHEMA,
+            name: relation.name().to_string(),
+            kind,
+            options,
+            columns: columns.collect::<Result<_>>()?,
+        })
+    }
+
+    pub fn of_system(relation: &SystemRelation) -> Result<Self> {
+        let columns = relation.columns.iter().map(|column| {
+            let ty = match DataType::of_shown(column.shown) {
+                Some(ty) => ty,
+                None => datatype::of_type(column.ty)?,
+            };
+            let name = column.name.to_string();
+            Ok(Attribute { name, ty, typmod: column.ty.typmod, not_null: column.not_null })
+        });
+        Ok(Self {
+            oid: relation.oid,
+            schema: relation.schema,
+            name: relation.name.to_string(),
+            kind: relation.kind,
+            options: None,
+            columns: columns.collect::<Result<_>>()?,
+        })
+    }
+
+    /// All relations, the system's first.
+    pub fn every(snapshot: &Snapshot) -> Result<Vec<Class>> {
+        let system = all().iter().filter(|r| r.kind != FUNCTION_RESULT).map(Class::of_system);
+        system.chain(snapshot.relations.iter().map(Class::of_user)).collect()
+    }
+}
+
+fn classes(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
+    for class in Class::every(snapshot)? {
+        rows.add([
+            ("oid", class.oid.into()),
+            ("relname", class.name.into()),
+            ("relnamespace", namespace_oid(class.schema)?.into()),
+            ("relowner", OWNER_OID.into()),
+            ("reltuples", UNKNOWN_ROWS.into()),
+            ("relpersistence", 'p'.into()),
+            ("relkind", class.kind.into()),
+            ("relnatts", class.columns.len().into()),
+            ("relispopulated", true.into()),
+            ("relreplident", 'n'.into()),
+            ("reloptions", class.options.into()),
+        ])?;
+    }
+    Ok(())
+}
+
+fn attributes(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
+    for class in Class::every(snapshot)? {
+        for (i, column) in class.columns.into_iter().enumerate() {
+            rows.add([
+                ("attrelid", class.oid.into()),
+                ("attname", column.name.into()),
+                ("atttypid", column.ty.oid.into()),
+                ("attstattarget", (-1).into()),
+                ("attlen", column.ty.length.into()),
+                ("attnum", (i + 1).into()),
+                ("attcacheoff", (-1).into()),
+                ("atttypmod", column.typmod.into()),
+                ("attbyval", column.ty.by_value.into()),
+                ("attalign", column.ty.align.into()),
+                ("attstorage", column.ty.storage.into()),
+                ("attnotnull", column.not_null.into()),
+                ("attislocal", true.into()),
+                ("attcollation", column.ty.collation.into()),
+            ])?;
+        }
+    }
+    Ok(())
+}
+
+/// The query of a view, as `pg_get_viewdef` shows it.
+pub fn definition(relation: &Relation) -> Option<String> {
+    match relation {
+        Relation::View(view) => Some(format!(" {};", view.object.query.trim().trim_end_matches(';'))),
+        Relation::Stream(_) => None,
+    }
+}
+
+/// Bytes on disk: a stream keeps nothing, a view its runs. What is in the log belongs to the database.
+pub fn disk_bytes(relation: &Relation) -> u64 {
+    match relation {
+        Relation::View(view) => view.view.disk_bytes(),
+        Relation::Stream(_) => 0,
+    }
+}

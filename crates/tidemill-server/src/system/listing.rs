@@ -1,0 +1,68 @@
+//! `pg_tables`, `pg_views` and other views of PostgreSQL that list relations.
+
+use tidemill_sql::Result;
+
+use super::class;
+use super::role::ROLES;
+use super::{Fillers, PG_CATALOG, Rows, Snapshot, all};
+use crate::tables::SCHEMA;
+
+pub(super) const FILLERS: Fillers = &[
+    (PG_CATALOG, "pg_tables", tables),
+    (PG_CATALOG, "pg_views", views),
+    (PG_CATALOG, "pg_timezone_names", zones),
+];
+
+/// PostgreSQL counts tables only here, not foreign tables.
+fn tables(_: &Snapshot, rows: &mut Rows) -> Result<()> {
+    for relation in all().iter().filter(|r| r.kind == 'r') {
+        rows.add([
+            ("schemaname", relation.schema.into()),
+            ("tablename", relation.name.into()),
+            ("tableowner", ROLES[0].name.into()),
+            ("hasindexes", false.into()),
+            ("hasrules", false.into()),
+            ("hastriggers", false.into()),
+            ("rowsecurity", false.into()),
+        ])?;
+    }
+    Ok(())
+}
+
+fn views(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
+    for relation in all().iter().filter(|r| r.kind == 'v') {
+        rows.add([
+            ("schemaname", relation.schema.into()),
+            ("viewname", relation.name.into()),
+            ("viewowner", ROLES[0].name.into()),
+        ])?;
+    }
+    for relation in &snapshot.relations {
+        if let Some(definition) = class::definition(relation) {
+            rows.add([
+                ("schemaname", SCHEMA.into()),
+                ("viewname", relation.name().into()),
+                ("viewowner", ROLES[0].name.into()),
+                ("definition", definition.into()),
+            ])?;
+        }
+    }
+    Ok(())
+}
+
+fn zones(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
+    use chrono::{DateTime, Offset, TimeZone};
+    use chrono_tz::OffsetComponents;
+    let Some(now) = DateTime::from_timestamp_micros(snapshot.taken_us) else { return Ok(()) };
+    for zone in chrono_tz::TZ_VARIANTS {
+        let offset = zone.offset_from_utc_datetime(&now.naive_utc());
+        let seconds = i64::from(offset.fix().local_minus_utc());
+        rows.add([
+            ("name", zone.name().into()),
+            ("abbrev", offset.to_string().into()),
+            ("utc_offset", super::Value::Interval(seconds * 1_000_000)),
+            ("is_dst", (!offset.dst_offset().is_zero()).into()),
+        ])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! What functions may ask about the server: its objects, the session's connection and settings.
+
+use std::fmt::Debug;
+use std::pin::Pin;
+
+use crate::error::{Result, SqlError, SqlState};
+use crate::types::Scalar;
+
+/// A named object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    /// `None` for objects that are in no schema.
+    pub schema: Option<String>,
+    pub name: String,
+    /// Found by its name alone on the search path.
+    pub visible: bool,
+}
+
+/// A function as `pg_get_function_…` describe it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Described {
+    pub name: String,
+    pub arguments: String,
+    pub result: String,
+}
+
+/// The two ends of a connection. A Unix socket has no addresses.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Connection {
+    pub process_id: u32,
+    pub server: Option<std::net::SocketAddr>,
+    pub client: Option<std::net::SocketAddr>,
+}
+
+/// The server as functions see it. `kind` is one of the object identifier types: `regclass` for relations and so on.
+pub trait Objects: Debug + Send + Sync {
+    /// The numbers of the objects of this name, written with its schema or without; several for overloaded functions.
+    fn find(&self, kind: Scalar, name: &[String]) -> Vec<u32>;
+
+    fn name(&self, kind: Scalar, oid: u32) -> Option<Named>;
+
+    /// A type as `format_type` shows it without a modifier.
+    fn type_name(&self, oid: u32) -> Option<String>;
+
+    /// The query of a view.
+    fn view_definition(&self, oid: u32) -> Option<String>;
+
+    fn function(&self, oid: u32) -> Option<Described>;
+
+    /// What COMMENT would have set, of an object of this catalog; column 0 is the object itself.
+    fn comment(&self, catalog: &str, oid: u32, column: i32) -> Option<String>;
+
+    /// Bytes that a relation takes on disk.
+    fn relation_bytes(&self, oid: u32) -> Option<u64>;
+
+    /// Bytes that everything takes on disk.
+    fn database_bytes(&self) -> u64;
+
+    fn connection(&self) -> Connection;
+
+    /// Ends what a session is doing; false if there is no session of that number.
+    fn cancel(&self, process_id: u32) -> bool;
+
+    /// Waits for so many seconds, not at all for a negative number.
+    fn sleep(&self, seconds: f64) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+
+    /// Microseconds since 1970.
+    fn started_us(&self) -> i64;
+
+    /// The session's value of a setting as SHOW has it, an error if there is none of the name.
+    fn setting(&self, name: &str) -> Result<String>;
+
+    /// `set_config`: changes a setting of the session and returns its new value.
+    fn change_setting(&self, name: &str, value: Option<&str>, local: bool) -> Result<String>;
+}
+
+/// A server without objects: for expressions that are evaluated outside of a session.
+#[derive(Debug)]
+pub struct NoObjects;
+
+impl Objects for NoObjects {
+    fn find(&self, _: Scalar, _: &[String]) -> Vec<u32> {
+        vec![]
+    }
+
+    fn name(&self, _: Scalar, _: u32) -> Option<Named> {
+        None
+    }
+
+    fn type_name(&self, _: u32) -> Option<String> {
+        None
+    }
+
+    fn view_definition(&self, _: u32) -> Option<String> {
+        None
+    }
+
+    fn function(&self, _: u32) -> Option<Described> {
+        None
+    }
+
+    fn comment(&self, _: &str, _: u32, _: i32) -> Option<String> {
+        None
+    }
+
+    fn relation_bytes(&self, _: u32) -> Option<u64> {
+        None
+    }
+
+    fn database_bytes(&self) -> u64 {
+        0
+    }
+
+    fn connection(&self) -> Connection {
+        Connection::default()
+    }
+
+    fn cancel(&self, _: u32) -> bool {
+        false
+    }
+
+    fn sleep(&self, _: f64) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn started_us(&self) -> i64 {
+        0
+    }
+
+    fn setting(&self, name: &str) -> Result<String> {
+        let message = format!("unrecognized configuration parameter \"{name}\"");
+        Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message))
+    }
+
+    fn change_setting(&self, name: &str, _: Option<&str>, _: bool) -> Result<String> {
+        self.setting(name)
+    }
+}

@@ -1,0 +1,241 @@
+//! Clauses that DataFusion reads in another way than PostgreSQL: LIMIT and FETCH, rows in GROUP BY, INTERSECT and EXCEPT
+//! with ALL, joins that merge columns, subqueries as values.
+
+use sqlparser::ast::{
+    self, BinaryOperator, Expr, JoinConstraint, JoinOperator, LimitClause, Query, Select, SelectItem,
+    SetExpr, SetOperator, SetQuantifier, UnaryOperator, Value,
+};
+
+use super::{marker, place, prepare};
+use crate::error::{Result, SqlError, SqlState};
+use crate::types::{Scalar, Type};
+
+/// LIMIT, OFFSET and FETCH as numbers of rows.
+pub fn limit(query: &mut Query) -> Result<()> {
+    if let Some(fetch) = query.fetch.take() {
+        if fetch.with_ties || fetch.percent {
+            let what = if fetch.percent { "PERCENT" } else { "WITH TIES" };
+            return Err(SqlError::unsupported(format!("FETCH FIRST … {what} is not supported")));
+        }
+        let rows = fetch.quantity.unwrap_or_else(|| Expr::value(Value::Number("1".into(), false)));
+        let offset = match query.limit_clause.take() {
+            Some(LimitClause::LimitOffset { offset, .. }) => offset,
+            _ => None,
+        };
+        query.limit_clause = Some(LimitClause::LimitOffset { limit: Some(rows), offset, limit_by: vec![] });
+    }
+    if let Some(LimitClause::LimitOffset { limit, offset, .. }) = &mut query.limit_clause {
+        *limit = limit.take().map(|rows| count(rows, "LIMIT")).transpose()?.flatten();
+        if let Some(ast::Offset { value, rows }) = offset.take() {
+            *offset = count(value, "OFFSET")?.map(|value| ast::Offset { value, rows });
+        }
+    }
+    Ok(())
+}
+
+/// A number of rows; none for NULL, which is no limit.
+fn count(expr: Expr, clause: &str) -> Result<Option<Expr>> {
+    let state = if clause == "LIMIT" {
+        SqlState::INVALID_ROW_COUNT_IN_LIMIT
+    } else {
+        SqlState::INVALID_ROW_COUNT_IN_OFFSET
+    };
+    let place = place::extent(&expr).0;
+    let rows = match marker::as_literal(&expr) {
+        Some((number, _)) => number.to_string(),
+        None => match &expr {
+            Expr::Value(value) => match &value.value {
+                Value::Null => return Ok(None),
+                Value::SingleQuotedString(text) => text.trim().to_string(),
+                _ => return Ok(Some(expr)),
+            },
+            Expr::Identifier(_) | Expr::CompoundIdentifier(_) => {
+                let message = format!("argument of {clause} must not contain variables");
+                return Err(at(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message), place));
+            }
+            Expr::Subquery(_) => {
+                return Err(SqlError::unsupported(format!("a subquery in {clause} is not supported")));
+            }
+            _ => return Ok(Some(expr)),
+        },
+    };
+    // A number with decimals is rounded, as it would be for any bigint.
+    let invalid = || at(SqlError::invalid_text("bigint", &rows), place);
+    let number = match rows.parse::<i64>() {
+        Ok(number) => number,
+        Err(_) if marker::as_literal(&expr).is_some() => {
+            rows.parse::<f64>().map_err(|_| invalid())?.round() as i64
+        }
+        Err(_) => return Err(invalid()),
+    };
+    if number < 0 {
+        return Err(SqlError::new(state, format!("{clause} must not be negative")));
+    }
+    Ok(Some(Expr::value(Value::Number(number.to_string(), false))))
+}
+
+fn at(error: SqlError, position: usize) -> SqlError {
+    if position > 0 { error.with_position(position) } else { error }
+}
+
+/// `GROUP BY (a, b)` is `GROUP BY a, b`.
+pub fn group_by(exprs: &mut Vec<Expr>) {
+    let flat = std::mem::take(exprs).into_iter().flat_map(|expr| match expr {
+        Expr::Tuple(parts) => parts,
+        other => vec![other],
+    });
+    *exprs = flat.collect();
+}
+
+/// DataFusion's INTERSECT ALL and EXCEPT ALL keep other numbers of duplicates.
+pub fn set_operation(body: &SetExpr) -> Result<()> {
+    let SetExpr::SetOperation { op, set_quantifier, left, right } = body else { return Ok(()) };
+    if *set_quantifier == SetQuantifier::All && matches!(op, SetOperator::Intersect | SetOperator::Except) {
+        return Err(SqlError::unsupported(format!("{op} ALL is not supported")));
+    }
+    set_operation(left)?;
+    set_operation(right)
+}
+
+/// Conditions of joins are boolean; a merged column that would have to come from the right side is refused, because
+/// DataFusion takes it from the left.
+pub fn joins(select: &mut Select) -> Result<()> {
+    for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
+        let (constraint, right) = match &mut join.join_operator {
+            JoinOperator::Join(c)
+            | JoinOperator::Inner(c)
+            | JoinOperator::Left(c)
+            | JoinOperator::LeftOuter(c) => (c, false),
+            JoinOperator::Right(c) | JoinOperator::RightOuter(c) | JoinOperator::FullOuter(c) => (c, true),
+            _ => continue,
+        };
+        match constraint {
+            JoinConstraint::On(condition) => {
+                let taken = std::mem::replace(condition, Expr::value(Value::Null));
+                *condition = prepare::boolean(taken, "JOIN/ON");
+            }
+            JoinConstraint::Using(_) | JoinConstraint::Natural if right => {
+                return Err(SqlError::unsupported(
+                    "RIGHT and FULL JOIN with USING or NATURAL are not supported",
+                )
+                .with_hint("Write the condition with ON, and coalesce() for the merged column."));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// `(a, b) op (c, d)`, column by column.
+pub fn compare_rows(a: &[Expr], op: &BinaryOperator, b: &[Expr]) -> Result<Expr> {
+    if a.len() != b.len() {
+        return Err(SqlError::syntax("unequal number of entries in row expressions"));
+    }
+    let strict = match op {
+        BinaryOperator::LtEq => BinaryOperator::Lt,
+        BinaryOperator::GtEq => BinaryOperator::Gt,
+        other => other.clone(),
+    };
+    let (last, first) = match a.len().checked_sub(1) {
+        Some(last) => (last, 0..last),
+        None => return Err(SqlError::syntax("a row without columns cannot be compared")),
+    };
+    let pair = |i: usize, op: &BinaryOperator| compare(a[i].clone(), op.clone(), b[i].clone());
+    match op {
+        BinaryOperator::Eq => {
+            Ok(first.rev().fold(pair(last, op), |rest, i| join(pair(i, op), BinaryOperator::And, rest)))
+        }
+        BinaryOperator::NotEq => {
+            Ok(first.rev().fold(pair(last, op), |rest, i| join(pair(i, op), BinaryOperator::Or, rest)))
+        }
+        BinaryOperator::Lt | BinaryOperator::LtEq | BinaryOperator::Gt | BinaryOperator::GtEq => {
+            // The first columns that differ decide.
+            Ok(first.rev().fold(pair(last, op), |rest, i| {
+                let equal = join(pair(i, &BinaryOperator::Eq), BinaryOperator::And, rest);
+                join(pair(i, &strict), BinaryOperator::Or, equal)
+            }))
+        }
+        other => Err(SqlError::unsupported(format!("operator {other} is not supported for rows"))),
+    }
+}
+
+fn compare(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
+    let mut expr = join(left, op, right);
+    place::annotate(&mut expr, 0);
+    expr
+}
+
+fn join(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
+    Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
+}
+
+/// `-a ^ b` is `(-a) ^ b`: PostgreSQL's minus binds closer than its power.
+pub fn minus_before_power(expr: &mut Expr) {
+    let Expr::UnaryOp { op: sign @ (UnaryOperator::Minus | UnaryOperator::Plus), expr: operand } = expr
+    else {
+        return;
+    };
+    if matches!(&**operand, Expr::BinaryOp { op, .. } if is_power(op)) {
+        let (sign, mut power) = (*sign, std::mem::replace(&mut **operand, Expr::value(Value::Null)));
+        sign_base(&mut power, sign);
+        *expr = power;
+    }
+}
+
+fn is_power(op: &BinaryOperator) -> bool {
+    matches!(op, BinaryOperator::PGExp | BinaryOperator::BitwiseXor)
+}
+
+/// Puts the sign before the first base of a chain of powers.
+fn sign_base(expr: &mut Expr, sign: UnaryOperator) {
+    match expr {
+        Expr::BinaryOp { left, op, .. } if is_power(op) => sign_base(left, sign),
+        base => {
+            let operand = Box::new(std::mem::replace(base, Expr::value(Value::Null)));
+            *base = Expr::UnaryOp { op: sign, expr: operand };
+        }
+    }
+}
+
+/// A subquery as a value is NULL when it has no rows, also if it is a constant: DataFusion believes that a constant
+/// can't be. As a UNION with nothing it can.
+pub fn scalar_subquery(query: &mut Query) {
+    let SetExpr::Select(select) = &mut *query.body else { return };
+    let [SelectItem::ExprWithAlias { expr, .. } | SelectItem::UnnamedExpr(expr)] = &mut select.projection[..]
+    else {
+        return;
+    };
+    if marker::as_literal(expr).is_none() && !matches!(expr, Expr::Value(_)) {
+        return;
+    }
+    let taken = std::mem::replace(expr, Expr::value(Value::Null));
+    let condition = marker::cast(marker::text("true"), Type::new(Scalar::Bool));
+    *expr = marker::op(marker::CASE, marker::pack(vec![condition, taken]), marker::text(""));
+}
+
+/// `EXISTS (SELECT …)` as a value: whether the number of rows is above zero.
+pub fn exists_value(expr: &mut Expr) {
+    let Expr::Exists { subquery, negated } = expr else { return };
+    let SetExpr::Select(select) = &mut *subquery.body else { return };
+    let plain_groups =
+        matches!(&select.group_by, ast::GroupByExpr::Expressions(exprs, _) if exprs.is_empty());
+    let simple = subquery.with.is_none()
+        && subquery.limit_clause.is_none()
+        && subquery.fetch.is_none()
+        && plain_groups
+        && select.having.is_none()
+        && select.distinct.is_none();
+    if !simple {
+        return;
+    }
+    let mut counted = subquery.clone();
+    counted.order_by = None;
+    let SetExpr::Select(select) = &mut *counted.body else { return };
+    let argument = ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard);
+    let count = marker::function("count", vec![argument]);
+    select.projection =
+        vec![SelectItem::ExprWithAlias { expr: count, alias: ast::Ident::with_quote('"', "count") }];
+    let op = if *negated { BinaryOperator::Eq } else { BinaryOperator::Gt };
+    let zero = marker::literal("0", Type::new(Scalar::Int8));
+    *expr = join(Expr::Subquery(counted), op, zero);
+}
