@@ -213,6 +213,12 @@ impl Session {
             Statement::AlterStream { if_exists, name, action } => {
                 ("ALTER STREAM".into(), define::alter_stream(&server, &name, if_exists, action).await?)
             }
+            Statement::CreateExtension { if_not_exists, name } => {
+                ("CREATE EXTENSION".into(), define::create_extension(&name, if_not_exists)?)
+            }
+            Statement::AlterView { if_exists, name, action } => {
+                ("ALTER VIEW".into(), define::alter_view(&server, &name, if_exists, action).await?)
+            }
             Statement::Drop { kind, if_exists, names, cascade } => {
                 let notices = define::drop_objects(&server, kind, if_exists, &names, cascade).await?;
                 (format!("DROP {}", kind.keywords()), notices)

@@ -2,6 +2,7 @@
 
 mod client;
 mod crash;
+mod dictionary;
 mod postgres;
 mod seed;
 mod server;
