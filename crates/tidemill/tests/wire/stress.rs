@@ -87,6 +87,29 @@ async fn clients_that_vanish_leave_nothing_half_done() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_rows_of_a_copy_are_visible_while_its_client_pauses() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path());
+    let client = server.connect().await;
+    client
+        .batch_execute("CREATE STREAM s (x int); CREATE CONTINUOUS VIEW v AS SELECT count(*) FROM s")
+        .await
+        .unwrap();
+    let mut copying = Raw::connect(server.port);
+    copying.query("COPY s (x) FROM STDIN");
+    copying.read_until(b'G');
+    copying.message(b'd', b"1\n2\n3\n");
+    let deadline = Instant::now() + DEADLINE;
+    while rows(&client, "SELECT count FROM v").await != [["3"]] {
+        assert!(Instant::now() < deadline, "they wait for more");
+    }
+    copying.message(b'd', b"oops\n");
+    copying.message(b'c', b"");
+    copying.read_until(b'E');
+    assert_eq!(rows(&client, "SELECT count FROM v").await, [["0"]], "and gone when it fails");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rubbish_on_the_port_ends_its_own_connection_only() {
     let seed: u64 = rand::random();
     println!("the seed is {seed}");
