@@ -21,8 +21,16 @@ crash: ## kill servers and disks at every point they can be killed at; SECONDS=3
 	TIDEMILL_TEST_EVERYTHING=1 cargo test --locked -p tidemill-stream --test all -- --nocapture
 	TIDEMILL_CRASH_SECONDS=$(or $(SECONDS),120) cargo test --locked -p tidemill --test wire crash -- --nocapture
 
+fuzz: ## throw made-up bytes at every decoder; TARGET=sql for one of them, SECONDS=180 for each
+	@command -v cargo-fuzz >/dev/null || { echo 'make fuzz needs cargo-fuzz: cargo install cargo-fuzz'; exit 1; }
+	cp Cargo.lock fuzz/Cargo.lock
+	python3 fuzz/seed.py
+	set -e; cd fuzz; for target in $(or $(TARGET),wire sql value copy log run); do \
+		cargo fuzz run --sanitizer none $$target -- -max_total_time=$(or $(SECONDS),180) -timeout=10 -rss_limit_mb=4096; \
+	done
+
 check: ## formatting and lints
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked
 
-.PHONY: help demo test bench crash check
+.PHONY: help demo test bench crash fuzz check

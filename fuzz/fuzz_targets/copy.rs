@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tidemill_server::copy::{CopyColumn, CopyDecoder, CopyFormat, CsvOptions, TextOptions};
+use tidemill_server::copy::{CopyColumn, CopyDecoder, CopyFormat, TextOptions};
 use tidemill_sql::text::{Context, TimeZone};
 use tidemill_sql::types::{Scalar, Type};
 
@@ -11,7 +11,7 @@ fuzz_target!(|data: &[u8]| {
     let options = match format % 4 {
         0 => TextOptions::text(),
         1 => TextOptions::csv(),
-        2 => TextOptions { csv: Some(CsvOptions { quote: b'\'', ..CsvOptions::default() }), ..TextOptions::csv() },
+        2 => TextOptions { delimiter: b';', null: b"x".to_vec(), ..TextOptions::csv() },
         _ => TextOptions { delimiter: b'|', ..TextOptions::text() },
     };
     let format = if format & 0x80 != 0 { CopyFormat::Binary } else { CopyFormat::Text(options) };

@@ -75,18 +75,19 @@ impl View {
         self.stats.fold_us.fetch_add(elapsed.as_micros() as u64, Ordering::Relaxed);
     }
 
-    /// Merges the delta of a commit into the state.
-    pub(crate) fn apply(&self, delta: &RecordBatch) -> crate::Result<()> {
+    /// Merges the delta of a commit that is in the log. That it can't be merged is a fault of an aggregate, which a start
+    /// meets again: the view goes on without it there too.
+    pub(crate) fn apply(&self, delta: &RecordBatch) {
         let started = std::time::Instant::now();
         let applied = self.state.lock().apply(delta);
         self.stats.deltas.fetch_add(1, Ordering::Relaxed);
         self.stats.delta_rows.fetch_add(delta.num_rows() as u64, Ordering::Relaxed);
         self.stats.delta_bytes.fetch_add(delta.get_array_memory_size() as u64, Ordering::Relaxed);
         self.stats.apply_us.fetch_add(started.elapsed().as_micros() as u64, Ordering::Relaxed);
-        if applied.is_err() {
+        if let Err(error) = applied {
             self.count_error();
+            tracing::error!(view = self.id.0, %error, "could not apply a commit to a view");
         }
-        applied
     }
 
     pub fn is_active(&self) -> bool {

@@ -1,5 +1,7 @@
 //! COPY between the client and a stream, or out of a query.
 
+use std::time::{Duration, Instant};
+
 use futures::StreamExt;
 use sqlparser::ast;
 use tidemill_sql::planner::plan_error;
@@ -16,6 +18,9 @@ use crate::copy::{CopyColumn, CopyDecoder, CopyEncoder, CopyFormat};
 use crate::insert::{event_columns, target};
 use crate::pg::backend;
 use crate::pg::frontend::Frontend;
+
+/// Rows of a COPY that goes on can be seen this much later at most, and as much again.
+const SHOW_WITHIN: Duration = Duration::from_millis(30);
 
 impl Session {
     pub(super) async fn copy(&mut self, wire: &mut Wire, copy: Copy) -> Step<Outcome> {
@@ -72,8 +77,18 @@ impl Session {
             stream.count(events.num_rows(), events.get_array_memory_size());
             set.add(stream.id(), targets.as_deref(), &events).map_err(|e| e.into_sql(plan_error))
         };
+        let mut shown_at = Instant::now();
         loop {
-            match wire.receive().await? {
+            let received = tokio::time::timeout(SHOW_WITHIN, wire.receive()).await;
+            if shown_at.elapsed() >= SHOW_WITHIN && error.is_none() {
+                shown_at = Instant::now();
+                // A client that sends little has rows waiting for a batch to fill.
+                let mut show = || decoder.take_any()?.map_or(Ok(()), |batch| add(&mut set, batch));
+                error = show().err();
+            }
+            // Nothing came: what there was can be seen now.
+            let Ok(message) = received else { continue };
+            match message? {
                 Ok(Frontend::CopyData(_)) if error.is_some() => {}
                 Ok(Frontend::CopyData(bytes)) => {
                     let mut take = || {

@@ -372,10 +372,8 @@ impl Committer {
             }
             for (id, delta) in deltas {
                 // A view that was dropped meanwhile wants nothing.
-                if let Some(view) = self.shared.view(*id)
-                    && let Err(error) = view.apply(delta)
-                {
-                    tracing::error!(view = id.0, %error, "could not apply a commit to a view");
+                if let Some(view) = self.shared.view(*id) {
+                    view.apply(delta);
                 }
             }
             for running in writes.iter().filter_map(|w| w.running.as_ref()) {

@@ -101,7 +101,7 @@ impl Recovery<'_> {
             let states = reader.states()?;
             if let Some(view) = self.views.by_id.get(&id) {
                 let states = states.decode(view.plan.aggregation.state_schema())?;
-                view.state.lock().apply(&states)?;
+                view.apply(&states);
             }
         }
         Ok(())

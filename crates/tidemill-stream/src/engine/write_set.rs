@@ -21,6 +21,15 @@ pub struct WriteSet {
     running: Arc<Running>,
     visible: bool,
     rows: u64,
+    readers: Vec<Readers>,
+}
+
+/// The views that read a stream when the write first wrote to it. One that is made or activated meanwhile gets nothing
+/// of the write, or else it would get a part.
+struct Readers {
+    stream: StreamId,
+    targets: Option<Vec<ViewId>>,
+    views: Vec<Arc<View>>,
 }
 
 /// The folds of one write, by view.
@@ -53,7 +62,7 @@ impl RunningDelta {
 
 impl WriteSet {
     pub(super) fn new(engine: Arc<Engine>, visible: bool) -> Self {
-        Self { engine, running: Arc::default(), visible, rows: 0 }
+        Self { engine, running: Arc::default(), visible, rows: 0, readers: Vec::new() }
     }
 
     pub fn rows(&self) -> u64 {
@@ -63,11 +72,7 @@ impl WriteSet {
     /// Folds a batch of events. After an error the write set must be dropped.
     pub fn add(&mut self, stream: StreamId, targets: Option<&[ViewId]>, batch: &RecordBatch) -> Result<()> {
         self.rows += batch.num_rows() as u64;
-        let views: Vec<Arc<View>> = {
-            let registry = self.engine.shared.views.read();
-            registry.targets(stream, targets).cloned().collect()
-        };
-        for view in views {
+        for view in self.readers(stream, targets) {
             let delta = self.delta(&view)?;
             let aggregation = &view.plan.aggregation;
             for branch in view.plan.front.branches.iter().filter(|b| b.stream == stream) {
@@ -77,6 +82,16 @@ impl WriteSet {
             view.count_input(batch);
         }
         Ok(())
+    }
+
+    fn readers(&mut self, stream: StreamId, targets: Option<&[ViewId]>) -> Vec<Arc<View>> {
+        let same = |r: &&Readers| r.stream == stream && r.targets.as_deref() == targets;
+        if let Some(readers) = self.readers.iter().find(same) {
+            return readers.views.clone();
+        }
+        let views: Vec<_> = self.engine.shared.views.read().targets(stream, targets).cloned().collect();
+        self.readers.push(Readers { stream, targets: targets.map(<[_]>::to_vec), views: views.clone() });
+        views
     }
 
     fn delta(&self, view: &Arc<View>) -> Result<Arc<Mutex<RunningDelta>>> {

@@ -14,8 +14,10 @@ use tidemill_stream::disk::sim::{Random, SimDisk};
 use crate::scenario::{Outcome, Play, Trace, run};
 use crate::support::everything;
 
-/// Places of damage that `make test` tries.
-const SAMPLE: usize = 200;
+/// Flipped bits and cuts a file that are tried, spread evenly.
+fn samples() -> (usize, usize) {
+    if everything() { (5000, 200) } else { (200, 10) }
+}
 
 struct Damaged {
     play: Play,
@@ -90,7 +92,7 @@ fn a_flipped_bit_is_named_or_harmless() {
         let mut damaged = Damaged::new().await;
         let trace = damaged.trace.clone();
         let total: usize = damaged.files.iter().map(|(_, bytes)| bytes.len()).sum();
-        let step = if everything() { 1 } else { (total / SAMPLE).max(1) };
+        let step = (total / samples().0).max(1);
         let mut random = Random::new(7);
         for place in (0..total).step_by(step) {
             let (path, mut bytes, at) = at(&damaged.files, place);
@@ -121,7 +123,7 @@ fn a_cut_or_lost_file_is_named() {
             if damaged.is_last_segment(&path) {
                 trace.0.fill(Outcome::Applied);
             }
-            let step = if everything() { 1 } else { (bytes.len() / 10).max(1) };
+            let step = (bytes.len() / samples().1).max(1);
             for length in (0..bytes.len()).step_by(step) {
                 let note = format!("{} cut to {length} bytes", path.display());
                 damaged.check(&path, Some(&bytes[..length]), &trace, &note).await;

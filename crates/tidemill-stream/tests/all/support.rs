@@ -94,6 +94,17 @@ impl Harness {
         Ok(Harness { stream: stream(), engine, fatal, plans: plans.clone(), views })
     }
 
+    /// Adds a view that reads what is written from now on; returns its number.
+    pub async fn add_view(&mut self, query: &str) -> usize {
+        let plan = Plans::compile(&[query.to_string()]).await.0.remove(0);
+        let number = self.views.len();
+        let view = Arc::new(View::new(Plans::id(number), Arc::clone(&plan.1), true).unwrap());
+        self.engine.add_view(Arc::clone(&view));
+        self.views.push(view);
+        self.plans.0.push(plan);
+        number
+    }
+
     pub async fn insert(&self, batch: RecordBatch, level: Level) -> tidemill_stream::Result<()> {
         self.engine.write(vec![Part::Events { stream: self.stream.id, targets: None, batch }], level).await
     }

@@ -11,6 +11,7 @@ mod seed;
 mod server;
 mod session;
 mod slt;
+mod stress;
 mod tools;
 mod transaction;
 mod transcript;

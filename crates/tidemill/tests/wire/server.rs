@@ -55,6 +55,13 @@ impl Server {
         self.process.wait().unwrap()
     }
 
+    /// Resident memory of the process.
+    pub fn memory_bytes(&self) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/statm", self.process.id())).unwrap();
+        let pages: u64 = text.split_whitespace().nth(1).unwrap().parse().unwrap();
+        pages * 4096
+    }
+
     /// SIGKILL, and waits for the end.
     pub fn kill(&mut self) {
         self.process.kill().unwrap();
