@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
+use datafusion::catalog::TableProvider;
 use datafusion::execution::session_state::SessionState;
 use sqlparser::ast::Query;
-use tidemill_sql::name::resolve;
+use tidemill_sql::name::{of_parts, resolve};
+use tidemill_sql::objects::Command;
 use tidemill_sql::planner::{self, display_name, plan_error, vars};
 use tidemill_sql::relation::{infer_columns, relations};
 use tidemill_sql::statement::{AlterAction, CreateStream, CreateView, Name, ObjectKind};
@@ -17,6 +19,7 @@ use tidemill_stream::view::{View, ViewId, ViewTable, compile};
 use crate::catalog::{Change, ContinuousView, Relation, Stream, StreamObject, ViewObject, ViewOptions};
 use crate::pg::wire_error::Notice;
 use crate::server::Server;
+use crate::system::EXTENSION;
 
 /// Columns of a relation at most, as in PostgreSQL.
 pub const COLUMNS_MAX: usize = 1600;
@@ -142,16 +145,15 @@ pub async fn alter_stream(
 pub async fn create_view(server: &Server, create: CreateView) -> Result<Vec<Notice>> {
     let _change = server.catalog.change.lock().await;
     let name = public(&create.name)?.to_string();
-    if server.catalog.get(&name).is_some() {
-        if create.if_not_exists {
-            return Ok(vec![skipped(&name)]);
+    let replaced = match server.catalog.get(&name) {
+        None => None,
+        Some(_) if create.if_not_exists => return Ok(vec![skipped(&name)]),
+        Some(Relation::View(old)) if create.or_replace => Some(old),
+        Some(_) if create.or_replace => {
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a view")));
         }
-        if create.or_replace {
-            return Err(SqlError::unsupported("a continuous view cannot be replaced yet")
-                .with_hint("DROP it and create it anew; its state starts empty."));
-        }
-        return Err(exists(&name));
-    }
+        Some(_) => return Err(exists(&name)),
+    };
     let notices = check_options(&create)?;
     if !create.columns.is_empty() {
         return Err(SqlError::unsupported("a list of column names is not supported")
@@ -159,19 +161,21 @@ pub async fn create_view(server: &Server, create: CreateView) -> Result<Vec<Noti
             .with_hint("Name the columns with AS in the SELECT."));
     }
     let streams = read_streams(server, &create)?;
+    let written = create.options.iter().map(|o| (o.name.clone(), o.value.clone().unwrap_or_default()));
     let object = ViewObject {
         name: name.clone(),
         query: create.query_text.clone(),
-        options: ViewOptions {
-            written: create
-                .options
-                .iter()
-                .map(|o| (o.name.clone(), o.value.clone().unwrap_or_default()))
-                .collect(),
-        },
-        active: true,
+        options: ViewOptions { written: written.collect() },
+        active: replaced.as_ref().is_none_or(|old| old.view.is_active()),
         created_at_us: vars::now_us(),
     };
+    if let Some(old) = &replaced
+        && old.object.query.trim() == object.query.trim()
+        && old.object.options.written == object.options.written
+    {
+        // The same view: it keeps its state.
+        return Ok(notices);
+    }
     // Streams that are new, or have new columns, must be there to plan the view; they last only if it succeeds.
     let before: Vec<_> = streams.iter().map(|(_, s)| (s.name.clone(), server.catalog.get(&s.name))).collect();
     for (oid, stream) in &streams {
@@ -180,6 +184,10 @@ pub async fn create_view(server: &Server, create: CreateView) -> Result<Vec<Noti
     let oid = server.catalog.allocate_oid();
     let planned = plan_view(&server.defining, oid, object, create.query).await.and_then(|view| {
         let mut changes: Vec<_> = streams.iter().map(|(oid, s)| Change::PutStream(*oid, s)).collect();
+        if let Some(old) = &replaced {
+            check_replacement(old, &view)?;
+            changes.push(Change::Remove(old.oid));
+        }
         changes.push(Change::PutView(oid, &view.object));
         server.catalog.persist(&changes)?;
         Ok(view)
@@ -188,6 +196,9 @@ pub async fn create_view(server: &Server, create: CreateView) -> Result<Vec<Noti
         Ok(view) => {
             server.engine.add_view(Arc::clone(&view.view));
             server.catalog.install(Relation::View(Arc::new(view)));
+            if let Some(old) = replaced {
+                server.engine.remove_view(old.id());
+            }
             Ok(notices)
         }
         Err(error) => {
@@ -200,6 +211,58 @@ pub async fn create_view(server: &Server, create: CreateView) -> Result<Vec<Noti
             Err(error)
         }
     }
+}
+
+/// As PostgreSQL: a view that takes another's place has its columns, and may have more behind them.
+fn check_replacement(old: &ContinuousView, new: &ContinuousView) -> Result<()> {
+    let invalid = |message: String| SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message);
+    let (before, after) = (old.table.schema(), new.table.schema());
+    if after.fields().len() < before.fields().len() {
+        return Err(invalid("cannot drop columns from view".into()));
+    }
+    for (a, b) in before.fields().iter().zip(after.fields()) {
+        if a.name() != b.name() {
+            let message = format!("cannot change name of view column \"{}\" to \"{}\"", a.name(), b.name());
+            return Err(invalid(message));
+        }
+        let (from, to) = (Type::of_field(a)?, Type::of_field(b)?);
+        if from != to {
+            let (column, from, to) = (a.name(), from.display(), to.display());
+            let message = format!("cannot change data type of view column \"{column}\" from {from} to {to}");
+            return Err(invalid(message));
+        }
+    }
+    Ok(())
+}
+
+/// `ALTER VIEW … RENAME TO`: the state stays where it is, as the engine knows views by their numbers.
+pub async fn alter_view(
+    server: &Server,
+    name: &Name,
+    if_exists: bool,
+    action: AlterAction,
+) -> Result<Vec<Notice>> {
+    let _change = server.catalog.change.lock().await;
+    let plain = public(name)?;
+    if if_exists && server.catalog.get(plain).is_none() {
+        return Ok(vec![Notice::new(format!("relation \"{plain}\" does not exist, skipping"))]);
+    }
+    let view = server.catalog.view(plain)?;
+    let AlterAction::RenameTo(to) = action else {
+        return Err(SqlError::unsupported("a column cannot be added to a continuous view")
+            .with_hint("CREATE OR REPLACE CONTINUOUS VIEW can add one; its state starts empty."));
+    };
+    let to = public(&to)?;
+    if server.catalog.get(to).is_some() {
+        return Err(exists(to));
+    }
+    let object = ViewObject { name: to.to_string(), active: view.view.is_active(), ..view.object.clone() };
+    server.catalog.persist(&[Change::PutView(view.oid, &object)])?;
+    let (oid, table) = (view.oid, Arc::clone(&view.table));
+    let renamed = ContinuousView { oid, object, view: Arc::clone(&view.view), table };
+    server.catalog.uninstall(plain);
+    server.catalog.install(Relation::View(Arc::new(renamed)));
+    Ok(vec![])
 }
 
 /// Options that this version carries out, or tells that it does not.
@@ -379,4 +442,32 @@ pub async fn set_active(server: &Server, names: &[Name], active: bool) -> Result
         server.engine.set_active(view.id(), active);
     }
     Ok(views.len())
+}
+
+/// What PipelineDB 1.x's scripts create is built in; there is no other extension.
+pub fn create_extension(name: &Name, if_not_exists: bool) -> Result<Vec<Notice>> {
+    let shown = &name.name;
+    if shown != EXTENSION {
+        let message = format!("extension \"{shown}\" is not available");
+        return Err(SqlError::unsupported(message)
+            .with_position(name.position)
+            .with_hint(format!("The extension \"{EXTENSION}\" is built in; there are no others.")));
+    }
+    let skipped = if if_not_exists { "already exists, skipping" } else { "is built in, nothing to create" };
+    Ok(vec![Notice::new(format!("extension \"{shown}\" {skipped}"))])
+}
+
+/// A function's command, which is the statement of the same name.
+pub async fn carry_out(server: &Server, command: Command) -> Result<()> {
+    // A function's argument has no place in the statement.
+    let named = |parts: Option<Vec<String>>| parts.map(|parts| of_parts(&parts, 0)).transpose();
+    match command {
+        Command::Activate(name) => set_active(server, named(name)?.as_slice(), true).await.map(|_| ()),
+        Command::Deactivate(name) => set_active(server, named(name)?.as_slice(), false).await.map(|_| ()),
+        Command::Truncate(name) => {
+            let view = server.catalog.view(public(&of_parts(&name, 0)?)?)?;
+            server.engine.truncate(view.id()).await.map_err(|e| e.into_sql(plan_error))
+        }
+        Command::Flush => server.engine.flush().await.map_err(|e| e.into_sql(plan_error)),
+    }
 }

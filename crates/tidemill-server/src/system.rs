@@ -16,6 +16,7 @@ mod language;
 mod listing;
 mod namespace;
 mod objects;
+mod pipelinedb;
 mod procedure;
 mod role;
 mod rows;
@@ -33,6 +34,7 @@ use tidemill_sql::Result;
 use tidemill_sql::types::Type;
 
 pub use column::Column;
+pub use pipelinedb::EXTENSION;
 pub use rows::{Rows, Value};
 pub use snapshot::{SessionInfo, Snapshot, Snapshots};
 pub use table::SystemTable;
@@ -138,6 +140,7 @@ fn fillers() -> HashMap<(&'static str, &'static str), Fill> {
         language::FILLERS,
         listing::FILLERS,
         namespace::FILLERS,
+        pipelinedb::FILLERS,
         procedure::FILLERS,
         role::FILLERS,
         session::FILLERS,
@@ -151,7 +154,7 @@ fn fillers() -> HashMap<(&'static str, &'static str), Fill> {
 
 /// The relations that PostgreSQL does not have, in the order in which they are numbered: add at the end.
 fn own() -> Vec<SystemRelation> {
-    vec![]
+    pipelinedb::relations()
 }
 
 /// A few lines of a file: which function fills which relation.

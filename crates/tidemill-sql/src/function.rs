@@ -9,6 +9,7 @@ mod arithmetic;
 mod array;
 pub mod cast;
 mod catalog;
+mod command;
 mod compare;
 mod datetime;
 mod format;
@@ -199,6 +200,7 @@ pub fn registry() -> &'static Registry {
         registry.stable(session::register);
         registry.stable(size::register);
         registry.volatile(sleep::register);
+        registry.volatile(command::register);
         registry
     })
 }

@@ -25,14 +25,19 @@ pub fn fold(ident: &Ident) -> String {
 /// `name`, `schema.name` or `database.schema.name`.
 pub fn resolve(name: &ObjectName, position: usize) -> Result<Name> {
     let parts: Vec<String> = name.0.iter().filter_map(|p| p.as_ident()).map(fold).collect();
-    let [rest @ .., last] = parts.as_slice() else {
+    of_parts(&parts, position)
+}
+
+/// As [`resolve`], of the parts of a name.
+pub fn of_parts(parts: &[String], position: usize) -> Result<Name> {
+    let [rest @ .., last] = parts else {
         return Err(SqlError::syntax("a name is missing").with_position(position));
     };
     let schema = match rest {
         [] => None,
         [schema] | [_, schema] => Some(schema.clone()),
         _ => {
-            let message = format!("improper qualified name (too many dotted names): {name}");
+            let message = format!("improper qualified name (too many dotted names): {}", parts.join("."));
             return Err(SqlError::syntax(message).with_position(position));
         }
     };

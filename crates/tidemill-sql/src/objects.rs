@@ -32,6 +32,21 @@ pub struct Connection {
     pub client: Option<std::net::SocketAddr>,
 }
 
+/// What a function may tell the server to do with continuous views.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// One view by its name's parts, or all.
+    Activate(Option<Vec<String>>),
+    Deactivate(Option<Vec<String>>),
+    /// Forgets a view's state.
+    Truncate(Vec<String>),
+    /// Returns when everything accepted so far is visible.
+    Flush,
+}
+
+/// A future that a function waits for.
+pub type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
 /// The server as functions see it. `kind` is one of the object identifier types: `regclass` for relations and so on.
 pub trait Objects: Debug + Send + Sync {
     /// The numbers of the objects of this name, written with its schema or without; several for overloaded functions.
@@ -62,7 +77,10 @@ pub trait Objects: Debug + Send + Sync {
     fn cancel(&self, process_id: u32) -> bool;
 
     /// Waits for so many seconds, not at all for a negative number.
-    fn sleep(&self, seconds: f64) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+    fn sleep(&self, seconds: f64) -> Work<()>;
+
+    /// Carries a command out, as the statement of the same name does.
+    fn command(&self, command: Command) -> Work<Result<()>>;
 
     /// Microseconds since 1970.
     fn started_us(&self) -> i64;
@@ -119,8 +137,13 @@ impl Objects for NoObjects {
         false
     }
 
-    fn sleep(&self, _: f64) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    fn sleep(&self, _: f64) -> Work<()> {
         Box::pin(std::future::ready(()))
+    }
+
+    fn command(&self, _: Command) -> Work<Result<()>> {
+        let error = SqlError::unsupported("this function can only be called in a session");
+        Box::pin(std::future::ready(Err(error)))
     }
 
     fn started_us(&self) -> i64 {

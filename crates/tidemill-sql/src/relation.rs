@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{CastKind, Expr, ObjectName, Query, Visit, Visitor};
+use sqlparser::ast::{
+    CastKind, Expr, GroupByExpr, ObjectName, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, Visit,
+    Visitor,
+};
 
 use crate::data_type::type_of;
 use crate::error::{Result, SqlError, SqlState};
@@ -47,7 +50,7 @@ impl Visitor for Relations {
 /// The columns that a query over one undeclared stream refers to, in the order of their first mention, with the type
 /// of their cast, text without one. Casts to several types give the widest number or an error.
 pub fn infer_columns(query: &Query, stream: &str) -> Result<Vec<(String, Type)>> {
-    let mut columns = Columns { order: Vec::new(), types: BTreeMap::new(), conflict: None };
+    let mut columns = Columns::default();
     let _ = query.visit(&mut columns);
     if let Some((column, a, b)) = columns.conflict {
         return Err(SqlError::new(
@@ -64,10 +67,13 @@ pub fn infer_columns(query: &Query, stream: &str) -> Result<Vec<(String, Type)>>
     Ok(inferred.collect())
 }
 
+#[derive(Default)]
 struct Columns {
     order: Vec<String>,
     types: BTreeMap<String, Type>,
     conflict: Option<(String, Type, Type)>,
+    /// Names in GROUP BY and ORDER BY that stand for an item of the select list, which are still to be met.
+    aliases: Vec<String>,
 }
 
 impl Columns {
@@ -75,6 +81,20 @@ impl Columns {
         if name != "arrival_timestamp" && !self.order.iter().any(|n| n == name) {
             self.order.push(name.to_string());
         }
+    }
+
+    /// `GROUP BY k` after `SELECT x::int AS k`: not a column of the stream.
+    fn note_aliases<'a>(&mut self, select: &Select, items: impl Iterator<Item = &'a Expr>) {
+        let aliases: HashSet<String> = select
+            .projection
+            .iter()
+            .filter_map(|item| {
+                if let SelectItem::ExprWithAlias { alias, .. } = item { Some(fold(alias)) } else { None }
+            })
+            .collect();
+        let names = items
+            .filter_map(|item| if let Expr::Identifier(ident) = item { Some(fold(ident)) } else { None });
+        self.aliases.extend(names.filter(|name| aliases.contains(name)));
     }
 
     fn cast(&mut self, name: &str, ty: Type) {
@@ -93,6 +113,17 @@ impl Columns {
 impl Visitor for Columns {
     type Break = ();
 
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        let SetExpr::Select(select) = &*query.body else { return ControlFlow::Continue(()) };
+        if let GroupByExpr::Expressions(items, _) = &select.group_by {
+            self.note_aliases(select, items.iter());
+        }
+        if let Some(OrderBy { kind: OrderByKind::Expressions(items), .. }) = &query.order_by {
+            self.note_aliases(select, items.iter().map(|item| &item.expr));
+        }
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         match expr {
             Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr: inner, data_type, .. } => {
@@ -102,7 +133,10 @@ impl Visitor for Columns {
             }
             _ => {
                 if let Some(name) = column_name(expr) {
-                    self.mention(&name);
+                    match self.aliases.iter().position(|alias| *alias == name) {
+                        Some(met) => drop(self.aliases.swap_remove(met)),
+                        None => self.mention(&name),
+                    }
                 }
             }
         }

@@ -47,6 +47,10 @@ pub enum Statement {
     Activate(Vec<Name>),
     Deactivate(Vec<Name>),
     Flush,
+    CreateExtension {
+        if_not_exists: bool,
+        name: Name,
+    },
     TruncateContinuousView(Vec<Name>),
     ExplainContinuousView {
         verbose: bool,

@@ -41,6 +41,11 @@ pub struct ViewStats {
     pub input_batches: AtomicU64,
     pub errors: AtomicU64,
     pub fold_us: AtomicU64,
+    /// What the commits brought: deltas of state, their rows and bytes, and the time to apply them.
+    pub deltas: AtomicU64,
+    pub delta_rows: AtomicU64,
+    pub delta_bytes: AtomicU64,
+    pub apply_us: AtomicU64,
 }
 
 impl View {
@@ -68,6 +73,20 @@ impl View {
 
     pub(crate) fn count_time(&self, elapsed: std::time::Duration) {
         self.stats.fold_us.fetch_add(elapsed.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    /// Merges the delta of a commit into the state.
+    pub(crate) fn apply(&self, delta: &RecordBatch) -> crate::Result<()> {
+        let started = std::time::Instant::now();
+        let applied = self.state.lock().apply(delta);
+        self.stats.deltas.fetch_add(1, Ordering::Relaxed);
+        self.stats.delta_rows.fetch_add(delta.num_rows() as u64, Ordering::Relaxed);
+        self.stats.delta_bytes.fetch_add(delta.get_array_memory_size() as u64, Ordering::Relaxed);
+        self.stats.apply_us.fetch_add(started.elapsed().as_micros() as u64, Ordering::Relaxed);
+        if applied.is_err() {
+            self.count_error();
+        }
+        applied
     }
 
     pub fn is_active(&self) -> bool {

@@ -1,5 +1,6 @@
 //! The catalog's file: a redb database with one row an object, as JSON.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
@@ -12,6 +13,8 @@ const OBJECTS: TableDefinition<'static, u32, &'static str> = TableDefinition::ne
 const META: TableDefinition<'static, &'static str, u64> = TableDefinition::new("meta");
 /// The version of the layout of this file; a server refuses to open a newer one.
 const FORMAT: u64 = 1;
+/// The unit of `st_blocks`, whatever the file system's own is.
+const STAT_BLOCK_BYTES: u64 = 512;
 
 #[derive(Debug)]
 pub struct Store {
@@ -107,6 +110,7 @@ impl Store {
     }
 
     pub fn disk_bytes(&self) -> u64 {
-        std::fs::metadata(&self.path).map_or(0, |m| m.len())
+        // The file has holes: what counts is what it takes.
+        std::fs::metadata(&self.path).map_or(0, |m| m.blocks() * STAT_BLOCK_BYTES)
     }
 }

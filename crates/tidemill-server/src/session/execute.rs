@@ -229,6 +229,15 @@ impl Session {
                 let work = define::alter_stream(&server, &name, if_exists, action);
                 self.define(wire, "ALTER STREAM", work).await
             }
+            Statement::CreateExtension { if_not_exists, name } => {
+                let notices = define::create_extension(&name, if_not_exists)?;
+                self.notices(wire, notices);
+                Ok(Outcome::Tag("CREATE EXTENSION".into()))
+            }
+            Statement::AlterView { if_exists, name, action } => {
+                let work = define::alter_view(&server, &name, if_exists, action);
+                self.define(wire, "ALTER VIEW", work).await
+            }
             Statement::Drop { kind, if_exists, names, cascade } => {
                 let work = define::drop_objects(&server, kind, if_exists, &names, cascade);
                 self.define(wire, format!("DROP {}", kind.keywords()), work).await

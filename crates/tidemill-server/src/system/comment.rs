@@ -3,6 +3,7 @@
 use tidemill_sql::Result;
 
 use super::namespace::NAMESPACES;
+use super::pipelinedb::EXTENSION_OID;
 use super::{Fillers, INFORMATION_SCHEMA, PG_CATALOG, PIPELINEDB, Rows, Snapshot, find};
 
 pub(super) const FILLERS: Fillers =
@@ -26,6 +27,7 @@ pub fn of(catalog: &str, oid: u32, column: i32) -> Option<String> {
             let (name, _) = NAMESPACES.iter().find(|(_, number)| *number == oid)?;
             SCHEMAS.iter().find(|(schema, _)| schema == name)?.1
         }
+        "pg_extension" if oid == EXTENSION_OID => "streams and continuous views, built in",
         "pg_database" if oid == DATABASE_OID => DATABASE,
         _ => return None,
     };

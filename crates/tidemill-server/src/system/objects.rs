@@ -1,10 +1,10 @@
 //! The server's objects as functions ask for them, answered from the statement's snapshot.
 
 use std::fmt;
-use std::pin::Pin;
+use std::sync::Arc;
 
 use tidemill_sql::Result;
-use tidemill_sql::objects::{Connection, Described, Named, Objects};
+use tidemill_sql::objects::{Command, Connection, Described, Named, Objects, Work};
 use tidemill_sql::types::Scalar;
 
 use super::class;
@@ -138,11 +138,16 @@ impl Objects for Snapshots {
         self.get().server.cancel_session(process_id)
     }
 
-    fn sleep(&self, seconds: f64) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    fn sleep(&self, seconds: f64) -> Work<()> {
         // What is longer than can be counted is as good as for ever.
         let wait =
             std::time::Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(std::time::Duration::MAX);
         Box::pin(tokio::time::sleep(wait))
+    }
+
+    fn command(&self, command: Command) -> Work<Result<()>> {
+        let server = Arc::clone(&self.get().server);
+        Box::pin(async move { crate::define::carry_out(&server, command).await })
     }
 
     fn started_us(&self) -> i64 {

@@ -80,6 +80,11 @@ impl<'a> Rows<'a> {
 
     /// Adds a row. A column that is not mentioned is null, or the zero of its type where null is not allowed.
     pub fn add<const N: usize>(&mut self, row: [(&str, Value); N]) -> Result<()> {
+        self.add_all(row)
+    }
+
+    /// As [`Rows::add`], of any number of columns.
+    pub fn add_all<'n>(&mut self, row: impl IntoIterator<Item = (&'n str, Value)>) -> Result<()> {
         let mut place = 0;
         self.count += 1;
         for (name, value) in row {

@@ -38,6 +38,9 @@ pub(super) fn register(r: &mut Registry) {
     r.nullary::<Oid>("pg_my_temp_schema", Volatility::Stable, |_| Ok(0));
     r.strict1::<Oid, Bool>("pg_is_other_temp_schema", |_, _| Ok(false));
     r.strict1::<Regclass, Bool>("pg_relation_is_publishable", |_, _| Ok(false));
+    r.nullary::<Text>("pipeline_version", Volatility::Stable, |_| {
+        Ok(format!("Tidemill {} (streams and continuous views as PipelineDB 1.0)", env!("CARGO_PKG_VERSION")))
+    });
     r.nullary::<Text>("version", Volatility::Stable, |vars| {
         let compatible = vars.objects.setting("server_version")?;
         let (arch, os) = (std::env::consts::ARCH, std::env::consts::OS);

@@ -23,7 +23,7 @@ pub(super) fn register(r: &mut Registry) {
 }
 
 fn call(args: Vec<Expr>) -> Expr {
-    let signature = Signature::user_defined(Volatility::Volatile);
+    let signature = Signature::exact(vec![DataType::Float64], Volatility::Volatile);
     AsyncScalarUDF::new(Arc::new(Sleep { signature })).into_scalar_udf().call(args)
 }
 
@@ -39,10 +39,6 @@ impl ScalarUDFImpl for Sleep {
 
     fn signature(&self) -> &Signature {
         &self.signature
-    }
-
-    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        Ok(types.to_vec())
     }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {

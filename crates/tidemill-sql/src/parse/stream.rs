@@ -19,6 +19,8 @@ impl StatementParser<'_> {
             self.create_view(false, true)
         } else if self.words(&["CREATE", "VIEW"]) {
             self.create_view(false, false)
+        } else if self.words(&["CREATE", "EXTENSION"]) {
+            self.create_extension()
         } else if self.words(&["CREATE", "STREAM"]) {
             self.create_stream(false)
         } else if self.words(&["CREATE", "FOREIGN", "TABLE"]) {
@@ -52,6 +54,13 @@ impl StatementParser<'_> {
             return Ok(None);
         };
         found.map(Some)
+    }
+
+    fn create_extension(&mut self) -> Result<Statement> {
+        let if_not_exists = self.words(&["IF", "NOT", "EXISTS"]);
+        let name = self.name()?;
+        self.word("CASCADE");
+        Ok(Statement::CreateExtension { if_not_exists, name })
     }
 
     fn create_view(&mut self, continuous: bool, or_replace: bool) -> Result<Statement> {

@@ -562,6 +562,8 @@ fn clock_with_precision(name: &str, args: &FunctionArguments) -> Option<Expr> {
 fn unqualified(name: &ast::ObjectName) -> String {
     let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(name::fold).collect();
     match &parts[..] {
+        // PostgreSQL's `version()` is another function.
+        [schema, name] if schema == "pipelinedb" && name == "version" => "pipeline_version".into(),
         [schema, name]
             if matches!(schema.as_str(), "pg_catalog" | "public" | "pipelinedb" | "information_schema") =>
         {

@@ -8,15 +8,28 @@ use super::name::fold;
 use crate::error::{Result, SqlError};
 
 /// Functions without arguments, and the system relation that has their rows.
-const RELATIONS: [(&str, &str); 8] = [
-    ("pg_get_keywords", "\"pg_get_keywords()\""),
-    ("pg_show_all_settings", "pg_settings"),
-    ("pg_timezone_names", "pg_timezone_names"),
-    ("pg_timezone_abbrevs", "pg_timezone_abbrevs"),
-    ("pg_lock_status", "pg_locks"),
-    ("pg_cursor", "pg_cursors"),
-    ("pg_prepared_statement", "pg_prepared_statements"),
-    ("pg_available_extensions", "pg_available_extensions"),
+const RELATIONS: [(&str, &str); 20] = [
+    ("pg_get_keywords", "pg_catalog.\"pg_get_keywords()\""),
+    ("pg_show_all_settings", "pg_catalog.pg_settings"),
+    ("pg_timezone_names", "pg_catalog.pg_timezone_names"),
+    ("pg_timezone_abbrevs", "pg_catalog.pg_timezone_abbrevs"),
+    ("pg_lock_status", "pg_catalog.pg_locks"),
+    ("pg_cursor", "pg_catalog.pg_cursors"),
+    ("pg_prepared_statement", "pg_catalog.pg_prepared_statements"),
+    ("pg_available_extensions", "pg_catalog.pg_available_extensions"),
+    ("get_views", "pipelinedb.views"),
+    ("get_transforms", "pipelinedb.transforms"),
+    ("get_streams", "pipelinedb.streams"),
+    ("get_stream_readers", "pipelinedb.stream_readers"),
+    ("get_stream_stats", "pipelinedb.stream_stats"),
+    ("get_proc_query_stats", "pipelinedb.proc_query_stats"),
+    // As PipelineDB named them before it was an extension.
+    ("pipeline_views", "pipelinedb.views"),
+    ("pipeline_queries", "pipelinedb.views"),
+    ("pipeline_transforms", "pipelinedb.transforms"),
+    ("pipeline_streams", "pipelinedb.streams"),
+    ("pipeline_stream_readers", "pipelinedb.stream_readers"),
+    ("pipeline_get_stream_readers", "pipelinedb.stream_readers"),
 ];
 
 /// Functions of one argument, written `$1`.
@@ -49,7 +62,7 @@ pub(super) fn rewrite(factor: &mut TableFactor) -> Result<()> {
         [] => RELATIONS
             .iter()
             .find(|(name, _)| *name == function)
-            .map(|(_, relation)| format!("SELECT * FROM pg_catalog.{relation}")),
+            .map(|(_, relation)| format!("SELECT * FROM {relation}")),
         [_] => QUERIES.iter().find(|(name, _)| *name == function).map(|(_, query)| (*query).to_string()),
         _ => None,
     };

@@ -373,9 +373,8 @@ impl Committer {
             for (id, delta) in deltas {
                 // A view that was dropped meanwhile wants nothing.
                 if let Some(view) = self.shared.view(*id)
-                    && let Err(error) = view.state.lock().apply(delta)
+                    && let Err(error) = view.apply(delta)
                 {
-                    view.stats.errors.fetch_add(1, Ordering::Relaxed);
                     tracing::error!(view = id.0, %error, "could not apply a commit to a view");
                 }
             }

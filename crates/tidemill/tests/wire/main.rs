@@ -3,6 +3,7 @@
 mod client;
 mod crash;
 mod cursor;
+mod dictionary;
 mod postgres;
 mod seed;
 mod server;
