@@ -14,6 +14,8 @@ pub mod wire;
 mod write;
 
 pub use auth::SUPERUSER;
+pub(crate) use cursor::Declared;
+pub(crate) use prepared::Prepared;
 pub(crate) use rows::format_of;
 
 use std::collections::HashMap;
@@ -44,7 +46,6 @@ use auth::Opened;
 use execute::Step;
 use extended::Portal;
 use interrupt::Interrupt;
-use prepared::Prepared;
 use transaction::Transaction;
 use wire::{Closed, Received, Socket, Wire};
 
@@ -438,6 +439,12 @@ impl Session {
             settings: self.settings.clone(),
             server: self.server_address,
             client: self.activity.client,
+            cursors: self
+                .portals
+                .iter()
+                .filter_map(|(name, portal)| Some((name.clone(), portal.declared.clone()?)))
+                .collect(),
+            statements: self.statements.iter().map(|(name, p)| (name.clone(), Arc::clone(p))).collect(),
         };
         query::state_for(&self.server, vars, info)
     }

@@ -90,6 +90,10 @@ impl Cursor {
         self.rows.snapshots.as_ref()
     }
 
+    pub(super) fn restart_count(&mut self) {
+        self.rows.restart_count();
+    }
+
     pub(super) fn tag(&self) -> String {
         self.rows.tag()
     }
@@ -227,7 +231,8 @@ impl Cursor {
 }
 
 /// What `DECLARE` says about a cursor.
-pub(super) struct Declared {
+#[derive(Debug, Clone)]
+pub(crate) struct Declared {
     pub text: String,
     pub binary: bool,
     pub hold: bool,

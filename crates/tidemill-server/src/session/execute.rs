@@ -230,8 +230,9 @@ impl Session {
                 self.define(wire, "ALTER STREAM", work).await
             }
             Statement::CreateExtension { if_not_exists, name } => {
-                let work = async { define::create_extension(&name, if_not_exists) };
-                self.define(wire, "CREATE EXTENSION", work).await
+                let notices = define::create_extension(&name, if_not_exists)?;
+                self.notices(wire, notices);
+                Ok(Outcome::Tag("CREATE EXTENSION".into()))
             }
             Statement::AlterView { if_exists, name, action } => {
                 let work = define::alter_view(&server, &name, if_exists, action);

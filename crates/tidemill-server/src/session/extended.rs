@@ -195,6 +195,7 @@ impl Session {
             let message = format!("portal \"{name}\" cannot be run");
             return Ok(Err(SqlError::new(SqlState::INVALID_OBJECT_STATE, message)));
         };
+        cursor.restart_count();
         let mut room = rows_max.map_or(u64::MAX, u64::from);
         let context = self.context();
         while room > 0 {

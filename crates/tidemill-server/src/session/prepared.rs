@@ -32,8 +32,15 @@ pub struct Prepared {
     pub(super) parameters: Vec<Type>,
     /// Of the catalog, when it was planned.
     version: u64,
-    pub(super) from_sql: bool,
-    pub(super) prepared_us: i64,
+    pub(crate) from_sql: bool,
+    /// Microseconds since 1970.
+    pub(crate) prepared_us: i64,
+}
+
+impl std::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Prepared({})", self.text())
+    }
 }
 
 pub(super) enum Body {
@@ -57,7 +64,7 @@ impl Prepared {
         }
     }
 
-    pub(super) fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         self.parsed.as_ref().map_or("", |parsed| &parsed.text)
     }
 }

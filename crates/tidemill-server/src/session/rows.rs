@@ -95,6 +95,11 @@ impl Rows {
         }
     }
 
+    /// The tag counts the rows of one Execute.
+    pub(super) fn restart_count(&mut self) {
+        self.count = 0;
+    }
+
     pub(super) fn tag(&self) -> String {
         match self.tag {
             Tag::Counted(verb) => format!("{verb} {}", self.count),

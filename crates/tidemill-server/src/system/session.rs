@@ -1,4 +1,5 @@
-//! `pg_stat_activity`, `pg_stat_ssl`: the sessions of the server.
+//! `pg_stat_activity`, `pg_stat_ssl`: the sessions of the server; `pg_cursors`, `pg_prepared_statements`: what this
+//! session holds.
 
 use tidemill_sql::Result;
 
@@ -8,8 +9,39 @@ use super::{Fillers, PG_CATALOG, Rows, Snapshot, Value};
 use crate::activity::State;
 use crate::tables::DATABASE;
 
-pub(super) const FILLERS: Fillers =
-    &[(PG_CATALOG, "pg_stat_activity", activity), (PG_CATALOG, "pg_stat_ssl", encryption)];
+pub(super) const FILLERS: Fillers = &[
+    (PG_CATALOG, "pg_stat_activity", activity),
+    (PG_CATALOG, "pg_stat_ssl", encryption),
+    (PG_CATALOG, "pg_cursors", cursors),
+    (PG_CATALOG, "pg_prepared_statements", statements),
+];
+
+fn cursors(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
+    for (name, cursor) in &snapshot.session.cursors {
+        rows.add([
+            ("name", name.as_str().into()),
+            ("statement", cursor.text.as_str().into()),
+            ("is_holdable", cursor.hold.into()),
+            ("is_binary", cursor.binary.into()),
+            ("is_scrollable", cursor.scroll.into()),
+            ("creation_time", Value::Time(cursor.created_us)),
+        ])?;
+    }
+    Ok(())
+}
+
+/// The unnamed statement of the protocol is not shown, as in PostgreSQL.
+fn statements(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
+    for (name, prepared) in snapshot.session.statements.iter().filter(|(name, _)| !name.is_empty()) {
+        rows.add([
+            ("name", name.as_str().into()),
+            ("statement", prepared.text().into()),
+            ("prepare_time", Value::Time(prepared.prepared_us)),
+            ("from_sql", prepared.from_sql.into()),
+        ])?;
+    }
+    Ok(())
+}
 
 fn activity(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
     for session in snapshot.server.sessions() {

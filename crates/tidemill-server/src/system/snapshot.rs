@@ -9,6 +9,7 @@ use tidemill_sql::{Result, SqlError, SqlState};
 
 use crate::catalog::Relation;
 use crate::server::Server;
+use crate::session::{Declared, Prepared};
 use crate::settings::{Scope, SessionSettings};
 
 /// Calls of `set_config` in one statement at most.
@@ -33,6 +34,10 @@ pub struct SessionInfo {
     pub settings: SessionSettings,
     pub server: Option<SocketAddr>,
     pub client: Option<SocketAddr>,
+    /// Declared cursors, by name.
+    pub cursors: Vec<(String, Declared)>,
+    /// Prepared statements, by name.
+    pub statements: Vec<(String, Arc<Prepared>)>,
 }
 
 /// A `set_config` that the session is still to take over.

@@ -78,9 +78,14 @@ fn session_statements() {
         matches!(one("SET extra_float_digits = -3"), Statement::Set { value: Some(v), .. } if v == ["-3"])
     );
     assert!(
-        matches!(one("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"), Statement::Begin { modes, .. } if modes.len() == 2)
+        matches!(one("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"), Statement::Begin { start: false, modes } if modes.len() == 2)
     );
     assert!(matches!(one("SHOW ALL"), Statement::Show(None)));
+    assert!(matches!(one("ALTER USER postgres WITH ENCRYPTED PASSWORD 'x'"),
+        Statement::AlterRole { name, password: Some(p) } if name == "postgres" && p == "x"));
+    for refused in ["CREATE ROLE x", "LISTEN x", "PREPARE TRANSACTION 'x'", "LOCK TABLE t"] {
+        assert_eq!(parse(refused).unwrap_err().state.0, "0A000", "{refused}");
+    }
     assert!(
         matches!(one("PREPARE p(int, text) AS SELECT $1, $2"), Statement::Prepare { types, .. } if types.len() == 2)
     );

@@ -56,6 +56,10 @@ async fn rules() {
     assert_eq!(failure(&client, "FETCH d").await.0, "34000");
     client.batch_execute("ROLLBACK TO a").await.unwrap();
     assert_eq!(numbers(rows(&client, "FETCH ALL c").await), [6, 7, 8, 9]);
+    assert_eq!(
+        rows(&client, "SELECT name, is_scrollable, is_holdable FROM pg_cursors").await,
+        [["c", "f", "f"]]
+    );
     client
         .batch_execute("DECLARE h CURSOR WITH HOLD FOR SELECT g FROM generate_series(1, 9) g; COMMIT")
         .await
