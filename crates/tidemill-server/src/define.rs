@@ -1,5 +1,7 @@
 //! Definitions: CREATE, ALTER and DROP of streams and continuous views, ACTIVATE and DEACTIVATE.
 
+mod option;
+
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
@@ -32,7 +34,8 @@ pub async fn plan_view(
     planner::prepare(&mut statement, defining)?;
     let statement = datafusion::sql::parser::Statement::Statement(Box::new(statement));
     let plan = defining.statement_to_plan(statement).await.map_err(plan_error)?;
-    let plan = compile(defining, &plan).await.map_err(|e| e.into_sql(plan_error))?;
+    let window = option::window(&object.options.written)?;
+    let plan = compile(defining, &plan, window).await.map_err(|e| e.into_sql(plan_error))?;
     let fields = plan.finish.schema();
     let fields = fields.fields().iter().map(|f| f.as_ref().clone().with_name(display_name(f.name())));
     let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
@@ -139,7 +142,8 @@ pub async fn alter_stream(
     Ok(vec![])
 }
 
-pub async fn create_view(server: &Server, create: CreateView) -> Result<Vec<Notice>> {
+/// `step_factor`: of a sliding window that does not tell its own, in percent.
+pub async fn create_view(server: &Server, create: CreateView, step_factor: u8) -> Result<Vec<Notice>> {
     let _change = server.catalog.change.lock().await;
     let name = public(&create.name)?.to_string();
     if server.catalog.get(&name).is_some() {
@@ -162,13 +166,7 @@ pub async fn create_view(server: &Server, create: CreateView) -> Result<Vec<Noti
     let object = ViewObject {
         name: name.clone(),
         query: create.query_text.clone(),
-        options: ViewOptions {
-            written: create
-                .options
-                .iter()
-                .map(|o| (o.name.clone(), o.value.clone().unwrap_or_default()))
-                .collect(),
-        },
+        options: ViewOptions { written: option::written(&create.options, step_factor) },
         active: true,
         created_at_us: vars::now_us(),
     };
@@ -204,6 +202,7 @@ pub async fn create_view(server: &Server, create: CreateView) -> Result<Vec<Noti
 
 /// Options that this version carries out, or tells that it does not.
 fn check_options(create: &CreateView) -> Result<Vec<Notice>> {
+    option::check(&create.options)?;
     let mut notices = Vec::new();
     for option in &create.options {
         match (option.name.as_str(), option.value.as_deref()) {
@@ -213,6 +212,7 @@ fn check_options(create: &CreateView) -> Result<Vec<Notice>> {
                     format!("option \"{}\" has no effect: states are not kept in pages", option.name);
                 notices.push(Notice::new(message));
             }
+            ("sw" | "max_age" | "step_factor", _) => {}
             (name, _) => {
                 return Err(SqlError::unsupported(format!(
                     "option \"{name}\" of a continuous view is not supported yet"

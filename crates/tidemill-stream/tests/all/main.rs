@@ -6,3 +6,4 @@ mod pressure;
 mod scenario;
 mod support;
 mod trouble;
+mod window;
