@@ -1,5 +1,7 @@
 //! Definitions: CREATE, ALTER and DROP of streams and continuous views, ACTIVATE and DEACTIVATE.
 
+mod option;
+
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
@@ -12,6 +14,7 @@ use tidemill_sql::planner::{self, display_name, plan_error, vars};
 use tidemill_sql::relation::{infer_columns, relations};
 use tidemill_sql::statement::{AlterAction, CreateStream, CreateView, Name, ObjectKind};
 use tidemill_sql::types::Type;
+use tidemill_sql::window_clause;
 use tidemill_sql::{Result, SqlError, SqlState};
 use tidemill_stream::stream::ARRIVAL;
 use tidemill_stream::view::{View, ViewId, ViewTable, compile};
@@ -29,13 +32,15 @@ pub async fn plan_view(
     defining: &SessionState,
     oid: u32,
     object: ViewObject,
-    query: Box<Query>,
+    mut query: Box<Query>,
 ) -> Result<ContinuousView> {
+    let clause = window_clause::take(&mut query)?;
     let mut statement = sqlparser::ast::Statement::Query(query);
     planner::prepare(&mut statement, defining)?;
     let statement = datafusion::sql::parser::Statement::Statement(Box::new(statement));
     let plan = defining.statement_to_plan(statement).await.map_err(plan_error)?;
-    let plan = compile(defining, &plan).await.map_err(|e| e.into_sql(plan_error))?;
+    let window = option::window(&object.options.written, clause.as_deref())?;
+    let plan = compile(defining, &plan, window).await.map_err(|e| e.into_sql(plan_error))?;
     let fields = plan.finish.schema();
     let fields = fields.fields().iter().map(|f| f.as_ref().clone().with_name(display_name(f.name())));
     let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
@@ -142,7 +147,8 @@ pub async fn alter_stream(
     Ok(vec![])
 }
 
-pub async fn create_view(server: &Server, create: CreateView) -> Result<Vec<Notice>> {
+/// `step_factor`: of a sliding window that does not tell its own, in percent.
+pub async fn create_view(server: &Server, create: CreateView, step_factor: u8) -> Result<Vec<Notice>> {
     let _change = server.catalog.change.lock().await;
     let name = public(&create.name)?.to_string();
     let replaced = match server.catalog.get(&name) {
@@ -154,18 +160,18 @@ pub async fn create_view(server: &Server, create: CreateView) -> Result<Vec<Noti
         }
         Some(_) => return Err(exists(&name)),
     };
-    let notices = check_options(&create)?;
+    let has_clause = window_clause::take(&mut create.query.clone())?.is_some();
+    let notices = check_options(&create, has_clause)?;
     if !create.columns.is_empty() {
         return Err(SqlError::unsupported("a list of column names is not supported")
             .with_position(create.name.position)
             .with_hint("Name the columns with AS in the SELECT."));
     }
     let streams = read_streams(server, &create)?;
-    let written = create.options.iter().map(|o| (o.name.clone(), o.value.clone().unwrap_or_default()));
     let object = ViewObject {
         name: name.clone(),
         query: create.query_text.clone(),
-        options: ViewOptions { written: written.collect() },
+        options: ViewOptions { written: option::written(&create.options, has_clause, step_factor) },
         active: replaced.as_ref().is_none_or(|old| old.view.is_active()),
         created_at_us: vars::now_us(),
     };
@@ -266,7 +272,8 @@ pub async fn alter_view(
 }
 
 /// Options that this version carries out, or tells that it does not.
-fn check_options(create: &CreateView) -> Result<Vec<Notice>> {
+fn check_options(create: &CreateView, has_clause: bool) -> Result<Vec<Notice>> {
+    option::check(&create.options, has_clause)?;
     let mut notices = Vec::new();
     for option in &create.options {
         match (option.name.as_str(), option.value.as_deref()) {
@@ -276,6 +283,7 @@ fn check_options(create: &CreateView) -> Result<Vec<Notice>> {
                     format!("option \"{}\" has no effect: states are not kept in pages", option.name);
                 notices.push(Notice::new(message));
             }
+            ("sw" | "max_age" | "step_factor", _) => {}
             (name, _) => {
                 return Err(SqlError::unsupported(format!(
                     "option \"{name}\" of a continuous view is not supported yet"

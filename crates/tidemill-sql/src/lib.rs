@@ -15,5 +15,6 @@ pub mod relation;
 pub mod statement;
 pub mod text;
 pub mod types;
+pub mod window_clause;
 
 pub use error::{Result, SqlError, SqlState};

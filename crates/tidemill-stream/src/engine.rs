@@ -25,6 +25,7 @@ use arrow::array::RecordBatch;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
+use crate::clock::{Clock, SystemClock};
 use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::stream::StreamId;
@@ -65,6 +66,8 @@ pub struct Options {
     pub cache_bytes: usize,
     /// Held back on disk for a checkpoint when the disk is full.
     pub reserve_bytes: u64,
+    /// Tells which panes are in a sliding window.
+    pub clock: Arc<dyn Clock>,
 }
 
 impl Default for Options {
@@ -77,6 +80,7 @@ impl Default for Options {
             inline_bytes: 1 << 20,
             cache_bytes: 128 << 20,
             reserve_bytes: 256 << 10,
+            clock: Arc::new(SystemClock),
         }
     }
 }
@@ -279,10 +283,13 @@ impl Engine {
             views.iter().filter_map(|id| registry.by_id.get(id).cloned()).collect()
         };
         let _gate = self.shared.gate.lock();
+        // Read once: all windows of a query end at the same time.
+        let now_us = self.shared.options.clock.now_us();
         let mut states: HashMap<ViewId, Frozen> = HashMap::new();
         for view in views {
             let mut frozen = view.state.lock().freeze()?;
             write_set::append_running(&view, &mut frozen)?;
+            frozen.first_pane = view.plan.window.map(|window| window.first_pane(now_us));
             states.insert(view.id, frozen);
         }
         Ok(Snapshot::new(states))

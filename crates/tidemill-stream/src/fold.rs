@@ -15,8 +15,11 @@ use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::GroupsAccumulatorAdapter;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
+
+use crate::window;
 
 /// What a view aggregates: keys, aggregates, and the schemas of their states and results.
 #[derive(Debug)]
@@ -29,9 +32,11 @@ pub struct Aggregation {
     output_schema: SchemaRef,
     /// A view without aggregates keeps its rows: the states are the rows themselves, in commit order.
     keeps_rows: bool,
+    /// The first column of the states, and the last one of the input, is the pane of a sliding window.
+    has_panes: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Aggregate {
     function: Arc<AggregateFunctionExpr>,
     /// Arguments, then ORDER BY expressions.
@@ -86,7 +91,15 @@ impl Aggregation {
             });
         }
         let state_schema = Arc::new(Schema::new(fields));
-        Ok(Self { keys, aggregates, key_schema, state_schema, output_schema, keeps_rows: false })
+        Ok(Self {
+            keys,
+            aggregates,
+            key_schema,
+            state_schema,
+            output_schema,
+            keeps_rows: false,
+            has_panes: false,
+        })
     }
 
     /// For a view without aggregates.
@@ -101,7 +114,29 @@ impl Aggregation {
             state_schema: Arc::new(Schema::new(fields)),
             output_schema: row_schema,
             keeps_rows: true,
+            has_panes: false,
         }
+    }
+
+    /// The same, apart for each pane of a sliding window: the pane is the last of the `input` columns.
+    #[must_use]
+    pub fn with_panes(&self, input: &Schema) -> Self {
+        let pane = input.fields().len().saturating_sub(1);
+        let pane: Arc<dyn PhysicalExpr> = Arc::new(Column::new(window::PANE, pane));
+        let keys = std::iter::once(pane).chain(self.keys.iter().cloned());
+        Self {
+            keys: if self.keeps_rows { Vec::new() } else { keys.collect() },
+            aggregates: self.aggregates.clone(),
+            key_schema: window::prepend_pane(&self.key_schema),
+            state_schema: window::prepend_pane(&self.state_schema),
+            output_schema: window::prepend_pane(&self.output_schema),
+            keeps_rows: self.keeps_rows,
+            has_panes: true,
+        }
+    }
+
+    pub fn has_panes(&self) -> bool {
+        self.has_panes
     }
 
     pub fn keeps_rows(&self) -> bool {
@@ -129,12 +164,9 @@ impl Aggregation {
     pub fn evaluate(&self, batch: &RecordBatch) -> Result<Evaluated> {
         let rows = batch.num_rows();
         if self.keeps_rows {
-            return Ok(Evaluated {
-                rows,
-                keys: batch.columns().to_vec(),
-                arguments: vec![],
-                filters: vec![],
-            });
+            let mut keys = batch.columns().to_vec();
+            keys.rotate_right(usize::from(self.has_panes));
+            return Ok(Evaluated { rows, keys, arguments: vec![], filters: vec![] });
         }
         let keys = self.keys.iter().map(|k| k.evaluate(batch)?.into_array(rows)).collect::<Result<_>>()?;
         let mut arguments = Vec::with_capacity(self.aggregates.len());
@@ -178,7 +210,7 @@ impl Aggregation {
         (keys, states)
     }
 
-    fn state_batch(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+    pub(crate) fn state_batch(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.state_schema), columns, &options)?)
     }

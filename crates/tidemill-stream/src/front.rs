@@ -18,13 +18,15 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::cast::as_boolean_array;
 use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 
 use crate::error::{Error, unsupported};
-use crate::stream::{StreamExec, StreamId};
+use crate::stream::{ARRIVAL_COLUMN, StreamExec, StreamId};
+use crate::window::{self, Window};
 
 /// One branch for each place in the query that reads a stream.
 #[derive(Debug)]
@@ -39,6 +41,8 @@ pub struct Branch {
     columns: Vec<usize>,
     schema: SchemaRef,
     steps: Vec<Step>,
+    /// For a sliding window: each event carries the number of its pane behind its other columns.
+    window: Option<Window>,
 }
 
 #[derive(Debug)]
@@ -62,6 +66,16 @@ impl Front {
         })
     }
 
+    /// Makes every branch carry the events' pane through its steps, as the last column. It takes no part in the plan,
+    /// so the plan's column numbers stay as they are.
+    #[must_use]
+    pub fn with_window(mut self, window: Window) -> Front {
+        for branch in &mut self.branches {
+            branch.carry_pane(window);
+        }
+        self
+    }
+
     /// Columns of `stream` that are read at all.
     pub fn columns_of(&self, stream: StreamId) -> impl Iterator<Item = usize> + '_ {
         self.branches.iter().filter(move |b| b.stream == stream).flat_map(|b| b.columns.iter().copied())
@@ -77,6 +91,7 @@ fn collect(plan: &Arc<dyn ExecutionPlan>, above: &mut Vec<Step>, out: &mut Vec<B
             columns: stream.columns().to_vec(),
             schema: stream.schema(),
             steps,
+            window: None,
         });
         return true;
     }
@@ -118,7 +133,10 @@ fn foreign_node(plan: &Arc<dyn ExecutionPlan>) -> String {
 impl Branch {
     /// Runs the steps over a batch with all columns of the stream.
     pub fn run(&self, events: &RecordBatch) -> Result<RecordBatch> {
-        let columns = self.columns.iter().map(|i| Arc::clone(events.column(*i))).collect();
+        let mut columns: Vec<_> = self.columns.iter().map(|i| Arc::clone(events.column(*i))).collect();
+        if let Some(window) = &self.window {
+            columns.push(window.panes(events.column(ARRIVAL_COLUMN))?);
+        }
         let mut batch = with_rows(&self.schema, columns, events.num_rows())?;
         for step in &self.steps {
             if batch.num_rows() == 0 {
@@ -128,6 +146,26 @@ impl Branch {
             batch = step.run(&batch)?;
         }
         Ok(batch)
+    }
+
+    fn carry_pane(&mut self, window: Window) {
+        self.window = Some(window);
+        let mut pane = self.schema.fields().len();
+        self.schema = window::append_pane(&self.schema);
+        for step in &mut self.steps {
+            match step {
+                Step::Filter { columns: None, .. } => {}
+                Step::Filter { columns: Some(columns), .. } => {
+                    columns.push(pane);
+                    pane = columns.len() - 1;
+                }
+                Step::Project { expressions, schema } => {
+                    expressions.push(Arc::new(Column::new(window::PANE, pane)));
+                    pane = expressions.len() - 1;
+                    *schema = window::append_pane(schema);
+                }
+            }
+        }
     }
 
     pub fn output_schema(&self) -> SchemaRef {

@@ -1,5 +1,6 @@
 //! Streams, continuous views, their state, log and windows.
 
+pub mod clock;
 pub mod disk;
 pub mod engine;
 pub mod error;
@@ -9,5 +10,6 @@ pub mod log;
 pub mod run;
 pub mod stream;
 pub mod view;
+pub mod window;
 
 pub use error::{Error, Result};

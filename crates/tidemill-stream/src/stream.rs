@@ -21,6 +21,8 @@ use tidemill_sql::{SqlError, SqlState};
 /// The column that every event has: when it arrived. It is the first column inside, so that added columns come last,
 /// and the last one that users see.
 pub const ARRIVAL: &str = "arrival_timestamp";
+/// Where it is among the columns of a batch of events.
+pub const ARRIVAL_COLUMN: usize = 0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct StreamId(pub u32);

@@ -219,7 +219,8 @@ impl Session {
         match statement {
             Statement::CreateView(create) => {
                 let tag = if create.continuous { "CREATE CONTINUOUS VIEW" } else { "CREATE VIEW" };
-                self.define(wire, tag, define::create_view(&server, create)).await
+                let step_factor = self.settings.current().sliding_window_step_factor;
+                self.define(wire, tag, define::create_view(&server, create, step_factor)).await
             }
             Statement::CreateStream(create) => {
                 let tag = if create.server.is_some() { "CREATE FOREIGN TABLE" } else { "CREATE STREAM" };

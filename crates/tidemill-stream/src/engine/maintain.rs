@@ -1,5 +1,6 @@
 //! The maintenance thread: merges frozen states in memory, writes large ones to runs, merges runs, removes old files.
 
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,10 +15,13 @@ use crate::error::Result;
 use crate::fold::Aggregation;
 use crate::run::{BlockCache, KeyEncoder, Merge, Run, RunWriter, sort_by_key};
 use crate::view::View;
+use crate::window;
 
 pub(super) const RUN_DIR: &str = "run";
 /// So many neighbouring runs of similar size are merged into one.
 const RUNS_MERGE_MIN: usize = 4;
+/// The rows of a view without aggregates are numbered: the number of their first run, then this many bits within it.
+const ROWS_OF_RUN_BITS: u32 = 32;
 /// How often the thread looks for something to do.
 const PERIOD: Duration = Duration::from_millis(20);
 
@@ -111,9 +115,10 @@ pub(crate) fn run_schema(aggregation: &Aggregation) -> (SchemaRef, usize) {
     if !aggregation.keeps_rows() {
         return (Arc::clone(states), aggregation.key_count());
     }
-    let number = Field::new("row", DataType::Int64, false);
-    let fields = std::iter::once(Arc::new(number)).chain(states.fields().iter().cloned());
-    (Arc::new(Schema::new(fields.collect::<Vec<_>>())), 1)
+    let panes = usize::from(aggregation.has_panes());
+    let mut fields = states.fields().to_vec();
+    fields.insert(panes, Arc::new(Field::new("row", DataType::Int64, false)));
+    (Arc::new(Schema::new(fields)), panes + 1)
 }
 
 pub(super) struct Maintainer {
@@ -141,6 +146,7 @@ impl Maintainer {
             };
             let views: Vec<_> = self.shared.views.read().by_id.values().cloned().collect();
             for view in &views {
+                self.log_failure(view, self.expire(view));
                 self.log_failure(view, self.merge_frozen(view));
             }
             let memory: usize = views.iter().map(|v| v.size().1).sum();
@@ -167,6 +173,18 @@ impl Maintainer {
         }
     }
 
+    /// Drops what a sliding window has left behind.
+    fn expire(&self, view: &View) -> Result<()> {
+        let Some(first) = self.first_pane(view) else { return Ok(()) };
+        let gone = view.state.lock().expire(first)?;
+        self.shared.maintenance.retire(gone);
+        Ok(())
+    }
+
+    fn first_pane(&self, view: &View) -> Option<i64> {
+        view.plan.window.map(|window| window.first_pane(self.shared.options.clock.now_us()))
+    }
+
     fn merge_frozen(&self, view: &View) -> Result<()> {
         let Some(task) = view.state.lock().merge_task() else { return Ok(()) };
         match view.plan.aggregation.combine(&task.batches) {
@@ -185,7 +203,8 @@ impl Maintainer {
             return Ok(());
         }
         let task = view.state.lock().flush_task()?;
-        let first_row = view.state.lock().runs().iter().map(|r| r.rows() as i64).sum();
+        // Larger than the number of any row in an earlier run, whatever has been dropped since.
+        let first_row = i64::try_from(self.next_run << ROWS_OF_RUN_BITS).unwrap_or(i64::MAX);
         match self.write_states(&view.plan.aggregation, &task.batches, first_row) {
             Ok(run) => {
                 if !view.state.lock().finish_flush(&task, Arc::clone(&run)) {
@@ -210,9 +229,10 @@ impl Maintainer {
         let (schema, keys) = run_schema(aggregation);
         let sorted = if aggregation.keeps_rows() {
             let numbers = Int64Array::from_iter_values(first_row..first_row + states.num_rows() as i64);
-            let mut columns: Vec<ArrayRef> = vec![Arc::new(numbers)];
-            columns.extend_from_slice(states.columns());
-            RecordBatch::try_new(Arc::clone(&schema), columns)?
+            let mut columns: Vec<ArrayRef> = states.columns().to_vec();
+            columns.insert(keys - 1, Arc::new(numbers));
+            let rows = RecordBatch::try_new(Arc::clone(&schema), columns)?;
+            if keys == 1 { rows } else { sort_by_key(&rows, &KeyEncoder::try_new(&schema, keys)?)? }
         } else {
             sort_by_key(&states, &KeyEncoder::try_new(&schema, keys)?)?
         };
@@ -248,7 +268,10 @@ impl Maintainer {
         let old = &runs[start..];
         let aggregation = &view.plan.aggregation;
         let (schema, keys) = run_schema(aggregation);
-        let inputs = old.iter().map(Run::scan).collect();
+        let inputs = match self.first_pane(view).map(window::key_from).transpose()? {
+            None => old.iter().map(Run::scan).collect(),
+            Some(from) => old.iter().map(|r| r.range(Bound::Included(&from), Bound::Unbounded)).collect(),
+        };
         let keeps_rows = aggregation.keeps_rows();
         let merge = Merge::try_new(Arc::clone(&schema), keys, inputs)?.map(|chunk| {
             let chunk = chunk?;

@@ -9,6 +9,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -24,6 +25,7 @@ use futures::StreamExt;
 use crate::fold::Aggregation;
 use crate::view::read::stream_state;
 use crate::view::{Frozen, View, ViewId};
+use crate::window;
 
 /// Rows of the batches that a read gives.
 const BATCH_ROWS: usize = 8192;
@@ -138,16 +140,28 @@ impl ExecutionPlan for StateExec {
             .ok_or_else(|| DataFusionError::Internal("a view is read without a snapshot".into()))?;
         let aggregation = Arc::clone(&self.aggregation);
         let schema = Arc::clone(aggregation.output_schema());
-        if !frozen.runs.is_empty() {
+        if !frozen.runs.is_empty() && frozen.first_pane.is_none() {
             return Ok(stream_state(aggregation, frozen));
         }
-        let batches =
-            futures::stream::once(async move { aggregation.finish(&frozen.batches) }).flat_map(|finished| {
-                futures::stream::iter(match finished {
-                    Ok(batch) => slices(&batch).into_iter().map(Ok).collect::<Vec<_>>(),
-                    Err(error) => vec![Err(error)],
-                })
-            });
+        let finished = async move {
+            match frozen.first_pane {
+                None => aggregation.finish(&frozen.batches),
+                Some(first) if frozen.runs.is_empty() => window::finish(&aggregation, &frozen, first),
+                // Runs are read from disk, which must not stop the reactor.
+                Some(first) => {
+                    SpawnedTask::spawn_blocking(move || window::finish(&aggregation, &frozen, first))
+                        .join()
+                        .await
+                        .map_err(|e| DataFusionError::External(Box::new(e)))?
+                }
+            }
+        };
+        let batches = futures::stream::once(finished).flat_map(|finished| {
+            futures::stream::iter(match finished {
+                Ok(batch) => slices(&batch).into_iter().map(Ok).collect::<Vec<_>>(),
+                Err(error) => vec![Err(error)],
+            })
+        });
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
     }
 }

@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::Schema;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::Optimizer;
@@ -21,15 +22,18 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 
 use crate::error::{Result, unsupported};
 use crate::fold::Aggregation;
-use crate::front::Front;
+use crate::front::{Branch, Front};
 use crate::stream::StreamId;
 use crate::view::exec::StateExec;
+use crate::window::Window;
 
 /// Everything that a view needs to run, and nothing that depends on its name.
 #[derive(Debug)]
 pub struct ViewPlan {
     pub front: Front,
+    /// What is kept: with a window, that of the query apart for each pane.
     pub aggregation: Arc<Aggregation>,
+    pub window: Option<Window>,
     /// The plan above the aggregate, over a [`StateExec`].
     pub finish: Arc<dyn ExecutionPlan>,
 }
@@ -44,13 +48,22 @@ impl ViewPlan {
     }
 }
 
-/// Plans `query`, an analysed plan over [`crate::stream::StreamTable`]s, as a continuous view.
-pub async fn compile(session: &SessionState, query: &LogicalPlan) -> Result<ViewPlan> {
+/// Plans `query`, an analysed plan over [`crate::stream::StreamTable`]s, as a continuous view
+/// of the events that arrived in `window`, or of all.
+pub async fn compile(
+    session: &SessionState,
+    query: &LogicalPlan,
+    window: Option<Window>,
+) -> Result<ViewPlan> {
     let state = view_session(session);
     let optimized = state.optimize(query)?;
     let physical = DefaultPhysicalPlanner::default().create_physical_plan(&optimized, &state).await?;
     let (front, aggregation, finish) = split(&physical)?;
-    Ok(ViewPlan { front, aggregation, finish })
+    let Some(window) = window else { return Ok(ViewPlan { front, aggregation, window, finish }) };
+    let front = front.with_window(window);
+    let input = front.branches.first().map_or_else(|| Arc::new(Schema::empty()), Branch::output_schema);
+    let aggregation = Arc::new(aggregation.with_panes(&input));
+    Ok(ViewPlan { front, aggregation, window: Some(window), finish })
 }
 
 /// The session's functions and planners with only those rules that keep an aggregate in one piece:

@@ -12,6 +12,7 @@ use arrow::array::RecordBatch;
 use crate::error::Result;
 use crate::fold::{Aggregation, Fold};
 use crate::run::Run;
+use crate::window;
 
 /// Neighbouring frozen batches of together at most this many rows are merged as soon as they arise; larger ones by
 /// the maintenance thread.
@@ -29,6 +30,8 @@ pub struct ViewState {
     pinned: usize,
     /// Grows when the state is thrown away, so that the maintenance thread knows that its result is not wanted.
     epoch: u64,
+    /// Panes before this one have been dropped.
+    first_pane: i64,
 }
 
 /// A state at one commit: immutable, shared with the view. Parts are in commit order, oldest first.
@@ -36,6 +39,8 @@ pub struct ViewState {
 pub struct Frozen {
     pub runs: Vec<Arc<Run>>,
     pub batches: Vec<RecordBatch>,
+    /// Of a sliding window: the oldest pane that counts at the time of the snapshot.
+    pub first_pane: Option<i64>,
 }
 
 impl Frozen {
@@ -61,7 +66,7 @@ impl ViewState {
             Fold::Global { .. } => vec![active.freeze(&aggregation)?],
             _ => Vec::new(),
         };
-        Ok(Self { aggregation, active, frozen, runs: Vec::new(), pinned: 0, epoch: 0 })
+        Ok(Self { aggregation, active, frozen, runs: Vec::new(), pinned: 0, epoch: 0, first_pane: i64::MIN })
     }
 
     /// Merges the delta of a commit. Keys within `delta` are unique.
@@ -101,7 +106,7 @@ impl ViewState {
     /// The state as of the last commit applied.
     pub fn freeze(&mut self) -> Result<Frozen> {
         self.freeze_active()?;
-        Ok(Frozen { runs: self.runs.clone(), batches: self.frozen.clone() })
+        Ok(Frozen { runs: self.runs.clone(), batches: self.frozen.clone(), first_pane: None })
     }
 
     /// What the maintenance thread should merge: the newest batches, back to the first that is much larger than all
@@ -179,6 +184,24 @@ impl ViewState {
         self.epoch += 1;
         self.pinned = 0;
         Ok(())
+    }
+
+    /// Drops the panes before `first` from memory, and returns the runs that hold nothing else. For the maintenance
+    /// thread, while it has no task at hand.
+    pub fn expire(&mut self, first: i64) -> Result<Vec<Arc<Run>>> {
+        if first <= self.first_pane || self.pinned > 0 {
+            return Ok(Vec::new());
+        }
+        self.freeze_active()?;
+        let kept = self.frozen.iter().map(|batch| window::from_pane(batch, first));
+        self.frozen = kept.collect::<Result<_, _>>()?;
+        self.frozen.retain(|batch| batch.num_rows() > 0);
+        let from = window::key_from(first)?;
+        let is_gone = |run: &Arc<Run>| run.last_key().is_none_or(|last| last < from.as_slice());
+        let (gone, kept) = self.runs.drain(..).partition(is_gone);
+        self.runs = kept;
+        self.first_pane = first;
+        Ok(gone)
     }
 
     /// Forgets everything.

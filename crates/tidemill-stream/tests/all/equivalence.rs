@@ -12,9 +12,13 @@ use tidemill_stream::stream::StreamDefinition;
 
 use crate::support::{Harness, stream};
 
-type Row = (Option<i32>, Option<String>, Option<i64>, Option<i16>);
+pub type Row = (Option<i32>, Option<String>, Option<i64>, Option<i16>);
 
-fn batch(rows: &[Row]) -> RecordBatch {
+pub fn batch(rows: &[Row]) -> RecordBatch {
+    batch_at(rows, 0)
+}
+
+pub fn batch_at(rows: &[Row], arrival_us: i64) -> RecordBatch {
     let columns: Vec<Option<ArrayRef>> = vec![
         None,
         Some(Arc::new(rows.iter().map(|r| r.0).collect::<Int32Array>())),
@@ -23,10 +27,10 @@ fn batch(rows: &[Row]) -> RecordBatch {
         // Multiples of a quarter add up exactly in any order.
         Some(Arc::new(rows.iter().map(|r| r.3.map(|v| f64::from(v) / 4.0)).collect::<Float64Array>())),
     ];
-    StreamDefinition::event_batch(&stream().event_schema(), columns, rows.len(), 0).unwrap()
+    StreamDefinition::event_batch(&stream().event_schema(), columns, rows.len(), arrival_us).unwrap()
 }
 
-fn row() -> impl Strategy<Value = Row> {
+pub fn row() -> impl Strategy<Value = Row> {
     (
         prop::option::weighted(0.9, -3..40i32),
         prop::option::weighted(0.9, "[a-c]{0,2}"),

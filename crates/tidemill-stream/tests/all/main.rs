@@ -7,3 +7,4 @@ mod scenario;
 mod support;
 mod trouble;
 mod whole;
+mod window;

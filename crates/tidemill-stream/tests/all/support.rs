@@ -11,6 +11,7 @@ use tidemill_stream::disk::Disk;
 use tidemill_stream::engine::{Engine, Fatal, Level, Options, Part};
 use tidemill_stream::stream::{StreamDefinition, StreamId, StreamTable};
 use tidemill_stream::view::{self, View, ViewId, ViewTable, state_views};
+use tidemill_stream::window::Window;
 
 pub struct Harness {
     pub stream: StreamDefinition,
@@ -56,12 +57,19 @@ pub struct Plans(Vec<(String, Arc<view::ViewPlan>)>);
 
 impl Plans {
     pub async fn compile(queries: &[String]) -> Plans {
+        Plans::compile_windowed(queries, None).await
+    }
+
+    pub async fn compile_windowed(queries: &[String], window: Option<Window>) -> Plans {
         let mut plans = Vec::new();
         for query in queries {
             let context = context();
             context.register_table("s", Arc::new(StreamTable::new(&stream()))).unwrap();
             let plan = context.state().create_logical_plan(query).await.unwrap();
-            plans.push((query.clone(), Arc::new(view::compile(&context.state(), &plan).await.unwrap())));
+            plans.push((
+                query.clone(),
+                Arc::new(view::compile(&context.state(), &plan, window).await.unwrap()),
+            ));
         }
         Plans(plans)
     }

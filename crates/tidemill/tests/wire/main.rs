@@ -15,3 +15,4 @@ mod stress;
 mod tools;
 mod transaction;
 mod transcript;
+mod window;

@@ -147,7 +147,10 @@ async fn memory_is_bounded_while_writers_outrun_the_views() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("small.toml");
     std::fs::write(&config, "memory_limit = '64MB'\n").unwrap();
-    let server = Server::start_with(&dir.path().join("data"), &["--trust-loopback", "--config", config.to_str().unwrap()]);
+    let server = Server::start_with(
+        &dir.path().join("data"),
+        &["--trust-loopback", "--config", config.to_str().unwrap()],
+    );
     let client = server.connect().await;
     client
         .batch_execute(
