@@ -1,19 +1,29 @@
-//! COPY between the client and a stream, or out of a query.
+//! COPY into a stream, or out of a query: from and to the client, or a file of the server.
 
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
 use sqlparser::ast;
 use tidemill_sql::planner::plan_error;
 use tidemill_sql::statement::{Copy, CopyEndpoint, CopyFormat as Format, CopySource};
 use tidemill_sql::types::Type;
-use tidemill_sql::{SqlError, SqlState, parse};
+use tidemill_sql::{Result, SqlError, SqlState, parse};
+use tidemill_stream::engine::WriteSet;
 use tidemill_stream::stream::StreamDefinition;
+use tidemill_stream::view::ViewId;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::execute::{Outcome, Step, attempt};
 use super::interrupt::Shield;
 use super::wire::Wire;
 use super::{Session, Transaction};
+use crate::catalog::Stream;
 use crate::copy::{CopyColumn, CopyDecoder, CopyEncoder, CopyFormat};
 use crate::insert::{event_columns, target};
 use crate::pg::backend;
@@ -21,27 +31,55 @@ use crate::pg::frontend::Frontend;
 
 /// Rows of a COPY that goes on can be seen this much later at most, and as much again.
 const SHOW_WITHIN: Duration = Duration::from_millis(30);
+/// Read from a file at once.
+const FILE_CHUNK_BYTES: usize = 256 << 10;
 
 impl Session {
     pub(super) async fn copy(&mut self, wire: &mut Wire, copy: Copy) -> Step<Outcome> {
-        if copy.endpoint != CopyEndpoint::Client {
-            return Ok(Err(SqlError::unsupported(
-                "COPY with a file or program of the server is not supported yet",
-            )
-            .with_position(1)
-            .with_hint("Use psql's \\copy, which sends a file of the client.")));
+        if let CopyEndpoint::Program(_) = copy.endpoint {
+            return Ok(Err(SqlError::unsupported("COPY with a program of the server is not supported")
+                .with_position(1)
+                .with_hint("Use psql's \\copy, which can run a program of the client.")));
         }
         if copy.to { self.copy_out(wire, copy).await } else { self.copy_in(wire, copy).await }
     }
 
     async fn copy_in(&mut self, wire: &mut Wire, copy: Copy) -> Step<Outcome> {
         attempt!(self.refuse_read_only("COPY FROM"));
+        let mut loading = attempt!(self.loading(&copy));
+        match &copy.endpoint {
+            // As in PostgreSQL, whose processes live in the data directory.
+            CopyEndpoint::File(path) => attempt!(loading.read(&self.server.config.data_dir.join(path)).await),
+            _ => {
+                let wire_format = i16::from(copy.options.format == Format::Binary);
+                attempt!(backend::copy_in_response(&mut wire.out, wire_format, loading.places.len()));
+                attempt!(loading.receive(wire).await?);
+            }
+        }
+        let (set, rows) = attempt!(loading.finish());
+        let server = Arc::clone(&self.server);
+        let level = self.level();
+        match self.work() {
+            Some(work) => attempt!(work.add(set, &server.engine)),
+            None => {
+                let shield = Shield::lowered(&self.interrupt);
+                let committed = set.commit_with(level, || shield.raise()).await;
+                attempt!(committed.map_err(|e| e.into_sql(plan_error)));
+            }
+        }
+        Ok(Ok(Outcome::Tag(format!("COPY {rows}"))))
+    }
+
+    fn loading(&mut self, copy: &Copy) -> Result<Loading> {
         let CopySource::Relation { name, columns } = &copy.source else {
-            return Ok(Err(SqlError::syntax("COPY FROM needs a stream")));
+            return Err(SqlError::syntax("COPY FROM needs a stream"));
         };
-        let stream = attempt!(target(&self.server, name));
+        let stream = target(&self.server, name)?;
+        if copy.options.freeze {
+            return Err(SqlError::unsupported("cannot perform COPY FREEZE on a stream"));
+        }
         let names: Vec<String> = columns.iter().map(|(n, _)| n.clone()).collect();
-        let places = attempt!(event_columns(&stream, &names));
+        let places = event_columns(&stream, &names)?;
         let shown = |i: usize| match names.get(i) {
             Some(name) => name.clone(),
             None => stream.object.columns[i].0.clone(),
@@ -54,89 +92,19 @@ impl Session {
                 ty: place.map_or(Type::new(tidemill_sql::types::Scalar::Text), |p| p.1),
             })
             .collect();
-        let format = attempt!(CopyFormat::new(&copy.options, &columns));
-        let mut decoder = CopyDecoder::new(&format, &columns, &stream.object.name, &self.context());
-        let wire_format = i16::from(copy.options.format == Format::Binary);
-        attempt!(backend::copy_in_response(&mut wire.out, wire_format, columns.len()));
-        let schema = stream.definition.event_schema();
-        let targets = attempt!(self.targets());
+        let format = CopyFormat::new(&copy.options, &columns)?;
+        let decoder = CopyDecoder::new(&format, &columns, &stream.object.name, &self.context());
         // Outside of a transaction block readers see the rows while they come.
         let in_block = !matches!(self.transaction, Transaction::None);
-        let mut set = self.server.engine.begin(!in_block);
-        let began_us = self.began_us;
-        let mut error: Option<SqlError> = None;
-        let add = |set: &mut tidemill_stream::engine::WriteSet, batch: arrow::array::RecordBatch| {
-            let mut arrays = vec![None; schema.fields().len()];
-            for (place, array) in places.iter().zip(batch.columns()) {
-                if let Some((place, _)) = place {
-                    arrays[*place] = Some(array.clone());
-                }
-            }
-            let events = StreamDefinition::event_batch(&schema, arrays, batch.num_rows(), began_us)
-                .map_err(plan_error)?;
-            stream.count(events.num_rows(), events.get_array_memory_size());
-            set.add(stream.id(), targets.as_deref(), &events).map_err(|e| e.into_sql(plan_error))
-        };
-        let mut shown_at = Instant::now();
-        loop {
-            let received = tokio::time::timeout(SHOW_WITHIN, wire.receive()).await;
-            if shown_at.elapsed() >= SHOW_WITHIN && error.is_none() {
-                shown_at = Instant::now();
-                // A client that sends little has rows waiting for a batch to fill.
-                let mut show = || decoder.take_any()?.map_or(Ok(()), |batch| add(&mut set, batch));
-                error = show().err();
-            }
-            // Nothing came: what there was can be seen now.
-            let Ok(message) = received else { continue };
-            match message? {
-                Ok(Frontend::CopyData(_)) if error.is_some() => {}
-                Ok(Frontend::CopyData(bytes)) => {
-                    let mut take = || {
-                        decoder.push(&bytes)?;
-                        while let Some(batch) = decoder.take_batch() {
-                            add(&mut set, batch)?;
-                        }
-                        Ok(())
-                    };
-                    error = take().err();
-                }
-                Ok(Frontend::CopyDone) => break,
-                Ok(Frontend::CopyFail(reason)) => {
-                    let message = format!("COPY from stdin failed: {}", reason.as_str());
-                    error.get_or_insert(SqlError::new(SqlState::QUERY_CANCELED, message));
-                    break;
-                }
-                // As PostgreSQL, for the sake of pipelining clients.
-                Ok(Frontend::Flush | Frontend::Sync) => {}
-                Ok(_) => {
-                    let message = "unexpected message type during COPY from stdin";
-                    error.get_or_insert(SqlError::new(SqlState::PROTOCOL_VIOLATION, message));
-                    break;
-                }
-                Err(violation) => {
-                    error.get_or_insert(violation.error);
-                    break;
-                }
-            }
-        }
-        if let Some(error) = error {
-            return Ok(Err(error));
-        }
-        while let Some(batch) = attempt!(decoder.finish()) {
-            attempt!(add(&mut set, batch));
-        }
-        let rows = decoder.rows();
-        let server = std::sync::Arc::clone(&self.server);
-        let level = self.level();
-        match self.work() {
-            Some(work) => attempt!(work.add(set, &server.engine)),
-            None => {
-                let shield = Shield::lowered(&self.interrupt);
-                let committed = set.commit_with(level, || shield.raise()).await;
-                attempt!(committed.map_err(|e| e.into_sql(plan_error)));
-            }
-        }
-        Ok(Ok(Outcome::Tag(format!("COPY {rows}"))))
+        Ok(Loading {
+            decoder,
+            places: places.into_iter().map(|place| place.map(|(at, _)| at)).collect(),
+            schema: stream.definition.event_schema(),
+            stream,
+            targets: self.targets()?,
+            arrival_us: self.began_us,
+            set: self.server.engine.begin(!in_block),
+        })
     }
 
     async fn copy_out(&mut self, wire: &mut Wire, copy: Copy) -> Step<Outcome> {
@@ -157,6 +125,11 @@ impl Session {
             columns.push(CopyColumn { name, ty: attempt!(Type::of_field(field)) });
         }
         let format = attempt!(CopyFormat::new(&copy.options, &columns));
+        if let CopyEndpoint::File(path) = &copy.endpoint {
+            let encoder = CopyEncoder::new(format, columns, &self.context());
+            let rows = attempt!(write_file(Path::new(path), running.stream, encoder).await);
+            return Ok(Ok(Outcome::Tag(format!("COPY {rows}"))));
+        }
         let wire_format = i16::from(copy.options.format == Format::Binary);
         attempt!(backend::copy_out_response(&mut wire.out, wire_format, columns.len()));
         let mut encoder = CopyEncoder::new(format, columns, &self.context());
@@ -185,4 +158,163 @@ impl Session {
         backend::copy_done(&mut wire.out);
         Ok(Ok(Outcome::Tag(format!("COPY {rows}"))))
     }
+}
+
+/// Rows on their way into a stream.
+struct Loading {
+    decoder: CopyDecoder,
+    /// The event's column of each column that comes; `None`: one that nobody reads.
+    places: Vec<Option<usize>>,
+    schema: SchemaRef,
+    stream: Arc<Stream>,
+    targets: Option<Arc<[ViewId]>>,
+    arrival_us: i64,
+    set: WriteSet,
+}
+
+impl Loading {
+    fn push(&mut self, bytes: &[u8]) -> Result<()> {
+        self.decoder.push(bytes)?;
+        while let Some(batch) = self.decoder.take_batch() {
+            self.add(&batch)?;
+        }
+        Ok(())
+    }
+
+    /// What waits for a batch to fill is added as it is: a source that gives little is to be seen too.
+    fn show(&mut self) -> Result<()> {
+        match self.decoder.take_any()? {
+            Some(batch) => self.add(&batch),
+            None => Ok(()),
+        }
+    }
+
+    fn add(&mut self, batch: &RecordBatch) -> Result<()> {
+        let mut arrays = vec![None; self.schema.fields().len()];
+        for (place, array) in self.places.iter().zip(batch.columns()) {
+            if let Some(place) = place {
+                arrays[*place] = Some(array.clone());
+            }
+        }
+        let events = StreamDefinition::event_batch(&self.schema, arrays, batch.num_rows(), self.arrival_us)
+            .map_err(plan_error)?;
+        self.stream.count(events.num_rows(), events.get_array_memory_size());
+        self.set.add(self.stream.id(), self.targets.as_deref(), &events).map_err(|e| e.into_sql(plan_error))
+    }
+
+    /// Everything is there: the write and the number of its rows.
+    fn finish(mut self) -> Result<(WriteSet, u64)> {
+        while let Some(batch) = self.decoder.finish()? {
+            self.add(&batch)?;
+        }
+        Ok((self.set, self.decoder.rows()))
+    }
+
+    /// Takes what the client sends, to its end also after an error.
+    async fn receive(&mut self, wire: &mut Wire) -> Step {
+        let mut error: Option<SqlError> = None;
+        let mut shown_at = Instant::now();
+        loop {
+            let received = tokio::time::timeout(SHOW_WITHIN, wire.receive()).await;
+            if shown_at.elapsed() >= SHOW_WITHIN && error.is_none() {
+                shown_at = Instant::now();
+                error = self.show().err();
+            }
+            // Nothing came: what there was can be seen now.
+            let Ok(message) = received else { continue };
+            match message? {
+                Ok(Frontend::CopyData(_)) if error.is_some() => {}
+                Ok(Frontend::CopyData(bytes)) => error = self.push(&bytes).err(),
+                Ok(Frontend::CopyDone) => break,
+                Ok(Frontend::CopyFail(reason)) => {
+                    let message = format!("COPY from stdin failed: {}", reason.as_str());
+                    error.get_or_insert(SqlError::new(SqlState::QUERY_CANCELED, message));
+                    break;
+                }
+                // As PostgreSQL, for the sake of pipelining clients.
+                Ok(Frontend::Flush | Frontend::Sync) => {}
+                Ok(_) => {
+                    let message = "unexpected message type during COPY from stdin";
+                    error.get_or_insert(SqlError::new(SqlState::PROTOCOL_VIOLATION, message));
+                    break;
+                }
+                Err(violation) => {
+                    error.get_or_insert(violation.error);
+                    break;
+                }
+            }
+        }
+        Ok(error.map_or(Ok(()), Err))
+    }
+
+    /// Takes a file of the server.
+    async fn read(&mut self, path: &Path) -> Result<()> {
+        let opened = tokio::fs::File::open(path).await;
+        let mut file = opened.map_err(|e| {
+            file_error("open", path, " for reading", &e).with_hint(
+                "COPY FROM instructs the server process to read a file. \
+                 You may want a client-side facility such as psql's \\copy.",
+            )
+        })?;
+        if file.metadata().await.is_ok_and(|m| m.is_dir()) {
+            let message = format!("\"{}\" is a directory", path.display());
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+        }
+        let mut buffer = vec![0; FILE_CHUNK_BYTES];
+        let mut shown_at = Instant::now();
+        loop {
+            let read = file.read(&mut buffer).await.map_err(|e| file_error("read", path, "", &e))?;
+            if read == 0 {
+                return Ok(());
+            }
+            self.push(&buffer[..read])?;
+            if shown_at.elapsed() >= SHOW_WITHIN {
+                shown_at = Instant::now();
+                self.show()?;
+            }
+        }
+    }
+}
+
+/// Writes rows to a file of the server, which is made anew; returns how many.
+async fn write_file(
+    path: &Path,
+    mut rows: SendableRecordBatchStream,
+    mut encoder: CopyEncoder,
+) -> Result<usize> {
+    if !path.is_absolute() {
+        return Err(SqlError::new(SqlState::INVALID_NAME, "relative path not allowed for COPY to file"));
+    }
+    let created = tokio::fs::File::create(path).await;
+    let mut file = created.map_err(|e| {
+        file_error("open", path, " for writing", &e).with_hint(
+            "COPY TO instructs the server process to write a file. \
+             You may want a client-side facility such as psql's \\copy.",
+        )
+    })?;
+    let failed = |e: std::io::Error| file_error("write", path, "", &e);
+    let (mut data, mut count) = (Vec::new(), 0);
+    encoder.start(&mut data);
+    while let Some(batch) = rows.next().await {
+        let batch = batch.map_err(plan_error)?;
+        count += batch.num_rows();
+        encoder.rows(&batch, &mut data)?;
+        file.write_all(&data).await.map_err(failed)?;
+        data.clear();
+    }
+    encoder.finish(&mut data);
+    file.write_all(&data).await.map_err(failed)?;
+    file.flush().await.map_err(failed)?;
+    Ok(count)
+}
+
+fn file_error(what: &str, path: &Path, how: &str, error: &std::io::Error) -> SqlError {
+    let (state, reason) = match error.kind() {
+        ErrorKind::NotFound => (SqlState::UNDEFINED_FILE, "No such file or directory".to_string()),
+        ErrorKind::PermissionDenied => (SqlState::INSUFFICIENT_PRIVILEGE, "Permission denied".into()),
+        ErrorKind::IsADirectory => (SqlState::WRONG_OBJECT_TYPE, "Is a directory".into()),
+        ErrorKind::StorageFull => (SqlState::DISK_FULL, "No space left on device".into()),
+        _ => (SqlState::IO_ERROR, error.to_string()),
+    };
+    SqlError::new(state, format!("could not {what} file \"{}\"{how}: {reason}", path.display()))
 }

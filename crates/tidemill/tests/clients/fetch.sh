@@ -14,15 +14,10 @@ elif ! "$dir/venv/bin/python" -c 'import psycopg, psycopg2' 2>/dev/null; then
         { rm -rf "$dir/venv"; echo "clients: psycopg could not be fetched, so it is not tested"; }
 fi
 
-if ! command -v java >/dev/null; then
-    echo "clients: no java, so JDBC is not tested"
+if ! command -v java >/dev/null || ! command -v mvn >/dev/null; then
+    echo "clients: no java with Maven, so JDBC is not tested"
 elif [ ! -s "$dir/postgresql-$jdbc.jar" ]; then
-    url="https://repo1.maven.org/maven2/org/postgresql/postgresql/$jdbc/postgresql-$jdbc.jar"
-    if curl --fail --silent --show-error --location --max-time 60 --output "$dir/jar.part" "$url"; then
-        mv "$dir/jar.part" "$dir/postgresql-$jdbc.jar"
-    else
-        rm -f "$dir/jar.part"
+    mvn --quiet --batch-mode dependency:copy -Dartifact="org.postgresql:postgresql:$jdbc" -DoutputDirectory="$dir" ||
         echo "clients: the JDBC driver could not be fetched, so it is not tested"
-    fi
 fi
 exit 0

@@ -2,6 +2,7 @@
 
 mod client;
 mod clients;
+mod copy;
 mod crash;
 mod cursor;
 mod dictionary;

@@ -39,10 +39,14 @@ impl Server {
     }
 
     pub async fn connect(&self) -> Client {
+        self.try_connect().await.unwrap()
+    }
+
+    pub async fn try_connect(&self) -> Result<Client, tokio_postgres::Error> {
         let config = format!("host=127.0.0.1 port={} user=postgres dbname=tidemill", self.port);
-        let (client, connection) = tokio_postgres::connect(&config, NoTls).await.unwrap();
+        let (client, connection) = tokio_postgres::connect(&config, NoTls).await?;
         tokio::spawn(async move { drop(connection.await) });
-        client
+        Ok(client)
     }
 
     /// SIGTERM.

@@ -112,7 +112,11 @@ async fn a_sleep_can_be_cancelled() {
     let server = Server::start(dir.path());
     let (sleeper, other) = (server.connect().await, server.connect().await);
     let id = rows(&sleeper, "SELECT pg_backend_pid()").await[0][0].clone();
-    let sleeping = tokio::spawn(async move { sleeper.simple_query("SELECT pg_sleep(600)").await });
+    let sleeping = tokio::spawn(async move {
+        let outcome = sleeper.simple_query("SELECT pg_sleep(600)").await;
+        // The session stays, so that the other can still name it however late it asks.
+        (sleeper, outcome)
+    });
     let busy = format!(
         "SELECT count(*) FROM pg_stat_activity WHERE pid = {id} AND state = 'active' AND query LIKE '%sleep%'"
     );
@@ -122,6 +126,6 @@ async fn a_sleep_can_be_cancelled() {
             assert_eq!(rows(&other, &format!("SELECT pg_cancel_backend({id})")).await, [["t"]]);
         }
     }
-    let error = sleeping.await.unwrap().unwrap_err();
-    assert_eq!(error.code().unwrap().code(), "57014");
+    let (_sleeper, outcome) = sleeping.await.unwrap();
+    assert_eq!(outcome.unwrap_err().code().unwrap().code(), "57014");
 }
