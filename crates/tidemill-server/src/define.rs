@@ -367,11 +367,11 @@ pub async fn drop_objects(
             notices.push(Notice::new(format!("{word} \"{plain}\" does not exist, skipping")));
             continue;
         };
-        let fits = match (&relation, kind) {
-            (Relation::Stream(_), ObjectKind::Stream | ObjectKind::ForeignTable) => true,
-            (Relation::View(_), ObjectKind::View | ObjectKind::ContinuousView) => true,
-            _ => false,
-        };
+        let fits = matches!(
+            (&relation, kind),
+            (Relation::Stream(_), ObjectKind::Stream | ObjectKind::ForeignTable)
+                | (Relation::View(_), ObjectKind::View | ObjectKind::ContinuousView)
+        );
         if !fits {
             let message = format!("\"{plain}\" is not a {word}");
             let hint = match relation {

@@ -232,6 +232,7 @@ impl Problem {
 
 impl From<SqlError> for Problem {
     fn from(error: SqlError) -> Self {
+        let error = error.into_report();
         Self { message: error.message, hint: error.hint.or(error.detail) }
     }
 }

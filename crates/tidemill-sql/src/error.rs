@@ -1,6 +1,7 @@
 //! The one error that a user of the SQL language sees: SQLSTATE, message, detail, hint and position.
 
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 
 /// A five-character SQLSTATE, as in PostgreSQL's appendix A.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -108,9 +109,13 @@ impl fmt::Debug for SqlState {
     }
 }
 
-/// An error as PostgreSQL reports one. `position` is a character index into the statement's text, from 1.
+/// An error as PostgreSQL reports one. It is one pointer, because nearly every function may return one and hardly any does.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SqlError {
+pub struct SqlError(Box<Report>);
+
+/// What an error says. `position` is a character index into the statement's text, from 1.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
     pub state: SqlState,
     pub message: String,
     pub detail: Option<String>,
@@ -124,7 +129,8 @@ pub type Result<T, E = SqlError> = std::result::Result<T, E>;
 
 impl SqlError {
     pub fn new(state: SqlState, message: impl Into<String>) -> Self {
-        Self { state, message: message.into(), detail: None, hint: None, position: None, context: None }
+        let message = message.into();
+        Self(Box::new(Report { state, message, detail: None, hint: None, position: None, context: None }))
     }
 
     pub fn syntax(message: impl Into<String>) -> Self {
@@ -156,6 +162,10 @@ impl SqlError {
         Self::new(SqlState::DIVISION_BY_ZERO, "division by zero")
     }
 
+    pub fn into_report(self) -> Report {
+        *self.0
+    }
+
     pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());
         self
@@ -180,6 +190,20 @@ impl SqlError {
     pub fn with_context(mut self, context: impl Into<String>) -> Self {
         self.context = Some(context.into());
         self
+    }
+}
+
+impl Deref for SqlError {
+    type Target = Report;
+
+    fn deref(&self) -> &Report {
+        &self.0
+    }
+}
+
+impl DerefMut for SqlError {
+    fn deref_mut(&mut self) -> &mut Report {
+        &mut self.0
     }
 }
 

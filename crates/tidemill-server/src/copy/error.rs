@@ -63,7 +63,7 @@ mod tests {
     fn an_inner_context_stays_in_front() {
         let error = SqlError::internal("x").with_context("JSON data, line 1: {");
         assert_eq!(
-            at_row(error, "s", 2, b"{").context.unwrap(),
+            at_row(error, "s", 2, b"{").into_report().context.unwrap(),
             "JSON data, line 1: {\nCOPY s, line 2: \"{\""
         );
     }

@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(texts(None, "a\rb\r"), ["a", "b"]);
         assert_eq!(texts(None, "a\nb\\.\njunk"), ["a", "b"]);
         assert_eq!(texts(None, "a\nb\\"), ["a", "b\\"]);
-        let message = |data| lines(None, data).unwrap_err().message;
+        let message = |data| lines(None, data).unwrap_err().into_report().message;
         assert_eq!(message("a\r\nb\n"), "literal newline found in data");
         assert_eq!(message("a\nb\r\n"), "literal carriage return found in data");
         assert_eq!(message("a\n\\."), "end-of-copy marker corrupt");

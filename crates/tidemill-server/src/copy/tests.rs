@@ -72,6 +72,7 @@ fn shown(format: &CopyFormat, types: &[Type], data: &[u8]) -> Result<String> {
 
 fn error(format: &CopyFormat, types: &[Type], data: &[u8]) -> [String; 4] {
     let e = shown(format, types, data).expect_err("the data is wrong");
+    let e = e.into_report();
     [e.state.0.to_string(), e.message, e.context.unwrap_or_default(), e.hint.unwrap_or_default()]
 }
 

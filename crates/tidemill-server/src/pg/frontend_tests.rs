@@ -24,7 +24,7 @@ fn decode(kind: u8, body: &[u8]) -> Frontend {
 
 fn refusal(kind: u8, body: &[u8]) -> (String, String, Recovery) {
     let error = decoder(&message(kind, body)).next().unwrap_err();
-    (error.error.state.0.to_owned(), error.error.message, error.recovery)
+    (error.error.state.0.to_owned(), error.error.message.clone(), error.recovery)
 }
 
 fn violates(kind: u8, body: &[u8], message: &str, recovery: Recovery) {

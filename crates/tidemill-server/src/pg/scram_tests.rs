@@ -115,6 +115,7 @@ fn verifiers_read_and_write_the_form_of_postgresql() {
 fn malformed_first_messages() {
     let detail = |text: &str| {
         let error = Exchange::new("jo", None, SECRET, &mut random()).first(&initial(text)).unwrap_err();
+        let error = error.into_report();
         error.detail.unwrap_or(error.message)
     };
     assert_eq!(detail(""), "The message is empty.");
@@ -142,6 +143,7 @@ fn malformed_final_messages() {
         exchange.first(&initial("n,,n=,r=a")).unwrap();
         let nonce = format!("a{}", exchange.server_nonce);
         let error = exchange.last(text.replace('@', &nonce).as_bytes()).unwrap_err();
+        let error = error.into_report();
         error.detail.unwrap_or(error.message)
     };
     let proof = BASE64.encode([0; 32]);

@@ -216,7 +216,7 @@ mod tests {
 
     fn refusal(version: u32, body: &[u8]) -> (String, String) {
         let error = session(version, body).unwrap_err().error;
-        (error.state.0.to_owned(), error.message)
+        (error.state.0.to_owned(), error.into_report().message)
     }
 
     const V3: u32 = 3 << 16;

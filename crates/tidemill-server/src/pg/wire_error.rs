@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     fn report(bytes: &[u8]) -> String {
-        invalid_utf8(bytes, std::str::from_utf8(bytes).unwrap_err()).message
+        invalid_utf8(bytes, std::str::from_utf8(bytes).unwrap_err()).into_report().message
     }
 
     #[test]

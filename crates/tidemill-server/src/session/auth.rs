@@ -66,7 +66,7 @@ pub async fn open(server: &Server, wire: &mut Wire, peer: Peer) -> Result<Opened
 pub async fn refuse(wire: &mut Wire, error: ProtocolError) -> Closed {
     backend::protocol_error(&mut wire.out, &error);
     match wire.flush().await {
-        Ok(()) => Closed::Refused(error.error.message),
+        Ok(()) => Closed::Refused(error.error.into_report().message),
         Err(closed) => closed,
     }
 }

@@ -363,7 +363,7 @@ mod tests {
             found.extend(batch.column(0).as_primitive::<Int32Type>().values().iter().copied());
             Ok(())
         };
-        cursor.fetch(direction, &mut take).await.map_err(|e| e.message)?;
+        cursor.fetch(direction, &mut take).await.map_err(|e| e.into_report().message)?;
         Ok(found)
     }
 

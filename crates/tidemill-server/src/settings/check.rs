@@ -140,6 +140,7 @@ mod tests {
     use super::*;
 
     fn detail(error: SqlError) -> String {
+        let error = error.into_report();
         error.detail.unwrap_or(error.message)
     }
 
@@ -161,11 +162,14 @@ mod tests {
     fn encodings_names_and_locales() {
         assert_eq!(text("client_encoding", "utf-8").unwrap(), "UTF8");
         assert_eq!(text("client_encoding", "Unicode").unwrap(), "UTF8");
-        assert!(text("client_encoding", "latin1").unwrap_err().hint.unwrap().contains("UTF8"));
+        assert!(text("client_encoding", "latin1").unwrap_err().into_report().hint.unwrap().contains("UTF8"));
         assert_eq!(text("application_name", "gr\u{fc}n\n").unwrap(), "gr??n?");
         assert!(text("lc_messages", "xx_YY").is_err() && text("lc_messages", "en_US.UTF-8").is_ok());
         assert_eq!(text("role", "NONE").unwrap(), "none");
         assert_eq!(text("role", "nobody").unwrap_err().message, "role \"nobody\" does not exist");
-        assert_eq!(text("search_path", "a, \"b").unwrap_err().detail.unwrap(), "List syntax is invalid.");
+        assert_eq!(
+            text("search_path", "a, \"b").unwrap_err().into_report().detail.unwrap(),
+            "List syntax is invalid."
+        );
     }
 }

@@ -23,7 +23,7 @@ impl SessionSettings {
 
     fn refusal(&mut self, name: &str, value: &str) -> (&'static str, String) {
         let error = self.set(name, &[value], Scope::Session).unwrap_err();
-        (error.state.0, error.message)
+        (error.state.0, error.into_report().message)
     }
 }
 

@@ -175,6 +175,7 @@ fn shown(array: &dyn Array) -> Vec<String> {
 
 fn text_error(ty: Type, text: &str) -> [String; 3] {
     let e = ColumnBuilder::new(ty, &context(), 1).append_text(text.as_bytes()).unwrap_err();
+    let e = e.into_report();
     [e.state.0.to_string(), e.message, e.detail.unwrap_or_default()]
 }
 

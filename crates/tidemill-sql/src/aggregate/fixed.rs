@@ -249,7 +249,7 @@ pub(super) fn float8(array: &ArrayRef) -> Result<Float64Array> {
 }
 
 /// The column of a state, which this program wrote.
-pub(super) fn column<'a, T: 'static>(columns: &'a [ArrayRef], i: usize) -> Result<&'a T> {
+pub(super) fn column<T: 'static>(columns: &[ArrayRef], i: usize) -> Result<&T> {
     let found = columns.get(i).and_then(|c| c.as_any().downcast_ref::<T>());
     found.ok_or_else(|| SqlError::internal(format!("column {i} of an aggregate's state has another type")))
 }

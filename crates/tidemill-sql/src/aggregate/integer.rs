@@ -135,7 +135,7 @@ impl<T: Integer> Moment for Sum<T> {
     fn add_columns(&mut self, args: &[ArrayRef]) -> Result<()> {
         // A batch has fewer than 2^32 rows, and a row of 32 bits at most: its sum fits.
         let sum = integers::<T>(args)?.fold(0i64, i64::wrapping_add);
-        self.seen |= args[0].len() > 0;
+        self.seen |= !args[0].is_empty();
         self.plus(sum);
         Ok(())
     }

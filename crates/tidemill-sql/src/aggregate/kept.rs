@@ -270,7 +270,7 @@ fn without_repetitions(columns: &[ArrayRef], order: &UInt32Array) -> DfResult<UI
     let mut last = None;
     let is_new = |i: &u32| {
         let row = rows.row(*i as usize);
-        std::mem::replace(&mut last, Some(row)) != Some(row)
+        last.replace(row) != Some(row)
     };
     Ok(order.values().iter().copied().filter(is_new).collect::<Vec<_>>().into())
 }

@@ -158,11 +158,12 @@ fn zip_columns<T: ArrowPrimitiveType>(
     op: impl Fn(T::Native, T::Native) -> Result<T::Native>,
 ) -> Result<PrimitiveArray<T>> {
     let nulls = NullBuffer::union(a.nulls(), b.nulls());
-    let pairs = a.values().iter().zip(b.values().iter()).enumerate();
+    let pairs = a.values().iter().zip(b.values().iter());
     let values = match &nulls {
-        None => pairs.map(|(_, (a, b))| op(*a, *b)).collect::<Result<Vec<_>>>()?,
+        None => pairs.map(|(a, b)| op(*a, *b)).collect::<Result<Vec<_>>>()?,
         // What is below a null is any value and must not fail.
         Some(nulls) => pairs
+            .enumerate()
             .map(|(i, (a, b))| if nulls.is_valid(i) { op(*a, *b) } else { Ok(T::default_value()) })
             .collect::<Result<Vec<_>>>()?,
     };

@@ -173,7 +173,7 @@ fn date_round(us: i64, width: IntervalMonthDayNano) -> Result<i64> {
 fn numeric(value: Extracted) -> Result<Option<Number>> {
     Ok(Some(match value {
         Extracted::Decimal { unscaled, scale } => Number::from_decimal(unscaled.into(), scale as i8),
-        Extracted::Julian { day, time_us } if time_us == 0 => Number::from(day),
+        Extracted::Julian { day, time_us: 0 } => Number::from(day),
         Extracted::Julian { day, time_us } => {
             Number::from(day).add(&Number::from(time_us).div(&Number::from(DAY_US))?)?
         }

@@ -350,10 +350,7 @@ fn step(node: Node, key: &str) -> Option<Node> {
     }
 }
 
-fn access<J: Sql<Out = String>>(r: &mut Registry)
-where
-    J: for<'a> Sql<Ref<'a> = &'a str>,
-{
+fn access<J: for<'a> Sql<Out = String, Ref<'a> = &'a str>>(r: &mut Registry) {
     if J::SCALAR == Scalar::Json {
         r.maybe2::<J, Text, J>("->", |_, json, key| Ok(raw_step(json, Some(key), None)?.map(str::to_string)));
         r.maybe2::<J, Int4, J>("->", |_, json, i| Ok(raw_step(json, None, Some(i))?.map(str::to_string)));
@@ -374,7 +371,7 @@ where
     let texts = Param::Is(Type::array(Scalar::Text));
     let ours = Param::Is(Type::new(J::SCALAR));
     r.kernel("#>", &[ours, texts], Returns::Is(Type::new(J::SCALAR)), |call| by_path::<J>(call));
-    r.kernel("#>>", &[ours, texts], Returns::Is(TEXT), |call| by_path::<Text>(call));
+    r.kernel("#>>", &[ours, texts], Returns::Is(TEXT), by_path::<Text>);
     let prefix = J::SCALAR == Scalar::Jsonb;
     let (path, path_text) = if prefix {
         ("jsonb_extract_path", "jsonb_extract_path_text")
@@ -382,7 +379,7 @@ where
         ("json_extract_path", "json_extract_path_text")
     };
     r.variadic(path, &[ours, Param::Is(TEXT)], Returns::Is(Type::new(J::SCALAR)), |call| by_keys::<J>(call));
-    r.variadic(path_text, &[ours, Param::Is(TEXT)], Returns::Is(TEXT), |call| by_keys::<Text>(call));
+    r.variadic(path_text, &[ours, Param::Is(TEXT)], Returns::Is(TEXT), by_keys::<Text>);
 }
 
 /// The values directly inside a json text, as they are written, with their keys if it is an object.

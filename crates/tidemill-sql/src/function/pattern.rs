@@ -30,7 +30,7 @@ pub(super) fn register(r: &mut Registry) {
     }
     for count in [2, 3] {
         let params = &[TEXT; 3][..count];
-        r.native("regexp_match", params, texts, |args| matched(args));
+        r.native("regexp_match", params, texts, matched);
         r.native("regexp_like", params, Returns::Is(Type::new(Scalar::Bool)), |args| {
             let [s, pattern, flags] = three(args)?;
             Ok(regex::regexp_like(required(s)?, required(pattern)?, flags))

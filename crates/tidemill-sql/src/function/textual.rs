@@ -42,8 +42,7 @@ pub(super) fn read(array: &StringArray, to: Type, vars: &SessionVars) -> Result<
             each::<Text, Timestamp>(&array, |s| text::parse_timestamp(s.as_bytes(), &context))
         }
         Scalar::Timestamptz => {
-            let read = each::<Text, Timestamptz>(&array, |s| text::parse_timestamptz(s.as_bytes(), &context));
-            read
+            each::<Text, Timestamptz>(&array, |s| text::parse_timestamptz(s.as_bytes(), &context))
         }
         Scalar::Interval => each::<Text, Interval>(&array, |s| text::parse_interval(s.as_bytes())),
         Scalar::Uuid => each::<Text, Uuid>(&array, |s| text::parse_uuid(s.as_bytes())),

@@ -15,7 +15,7 @@ fn one(sql: &str) -> Statement {
 
 fn error(sql: &str) -> (String, Option<usize>) {
     let e = parse(sql).map(|p| p.len()).unwrap_err();
-    (e.message, e.position)
+    (e.message.clone(), e.position)
 }
 
 #[test]

@@ -5,7 +5,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace, Word};
 
 use super::position::Positions;
-use crate::error::{Result, SqlError, SqlState};
+use crate::error::{Result, SqlError};
 
 /// The tokens of a statement as PostgreSQL scans them.
 pub fn scanned(tokens: &[TokenWithSpan], positions: &Positions) -> Result<Vec<TokenWithSpan>> {
@@ -76,11 +76,10 @@ fn bit_string(token: &TokenWithSpan, positions: &Positions) -> SqlError {
     let error = near(token, positions, "trailing junk after numeric literal");
     match error.message.contains("\"0") {
         true => error,
-        false => SqlError {
-            state: SqlState::FEATURE_NOT_SUPPORTED,
-            message: "bit strings are not supported".into(),
-            ..error
-        },
+        false => {
+            let position = error.position.unwrap_or(1);
+            SqlError::unsupported("bit strings are not supported").with_position(position)
+        }
     }
 }
 

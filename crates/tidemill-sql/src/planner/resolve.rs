@@ -57,10 +57,9 @@ pub fn operator(
         && let Some(known) = left.or(*right)
     {
         let same = [Some(known), Some(known)];
-        if let Some(exact) = overloads.iter().find(|o| o.takes(2) && exact_matches(o, &same) == 2) {
-            if left.is_none() || right.is_none() {
-                found = Selection::One(exact);
-            }
+        let exact = overloads.iter().find(|o| o.takes(2) && exact_matches(o, &same) == 2);
+        if let Some(exact) = exact.filter(|_| left.is_none() || right.is_none()) {
+            found = Selection::One(exact);
         }
     }
     if matches!(found, Selection::None) {

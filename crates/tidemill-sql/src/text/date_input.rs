@@ -101,7 +101,9 @@ fn error(problem: Problem, bytes: &[u8], type_name: &str) -> SqlError {
         Problem::MonthDayOverflow => overflow("date/time field value out of range", bytes)
             .with_hint("Perhaps you need a different \"datestyle\" setting."),
         Problem::ZoneOverflow => {
-            SqlError { state: ZONE_DISPLACEMENT, ..overflow("time zone displacement out of range", bytes) }
+            let mut error = overflow("time zone displacement out of range", bytes);
+            error.state = ZONE_DISPLACEMENT;
+            error
         }
         Problem::UnknownZone(name) => zone::not_recognized(&name),
     }

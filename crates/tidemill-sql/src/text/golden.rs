@@ -47,7 +47,7 @@ fn round_trip(zone: &str, type_name: &str, input: &str) -> String {
     match print(type_name, input, &context, &mut out) {
         Ok(()) => String::from_utf8(out).unwrap(),
         Err(error) => {
-            let hint = error.hint.map_or(String::new(), |hint| format!(" | {hint}"));
+            let hint = error.hint.as_ref().map_or(String::new(), |hint| format!(" | {hint}"));
             format!("!{} {}{hint}", error.state.0, error.message)
         }
     }

@@ -1,5 +1,7 @@
 //! The engine as a whole: views equal batch queries, restarts and crashes lose nothing that was acknowledged.
 
+#![allow(clippy::unwrap_used)]
+
 mod damage;
 mod equivalence;
 mod pressure;

@@ -1,5 +1,7 @@
 //! The product through the wire: a real server process, real clients.
 
+#![allow(clippy::unwrap_used)]
+
 mod client;
 mod clients;
 mod copy;
