@@ -33,7 +33,7 @@ use crate::view::{Frozen, Snapshot, View, ViewId};
 
 pub use commit::Fatal;
 pub(crate) use maintain::run_schema;
-pub(crate) use write_set::RunningDelta;
+pub(crate) use write_set::Running;
 pub use write_set::WriteSet;
 
 /// Bytes of events and deltas that may wait; a writer beyond that waits itself.
@@ -54,6 +54,8 @@ pub enum Level {
 pub struct Options {
     /// A checkpoint is due when the log has grown by this many bytes and by twice the size of the state.
     pub checkpoint_log_bytes: u64,
+    /// Readers of a write that goes on see what it had folded this long ago at the latest.
+    pub publish_delay: Duration,
     /// Size of a log segment.
     pub segment_bytes: u64,
     /// State in memory beyond this goes to disk.
@@ -74,6 +76,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             checkpoint_log_bytes: 256 << 10,
+            publish_delay: Duration::from_millis(30),
             segment_bytes: 16 << 20,
             memory_bytes: 512 << 20,
             commit_delay: Duration::ZERO,
@@ -286,12 +289,12 @@ impl Engine {
         // Read once: all windows of a query end at the same time.
         let now_us = self.shared.options.clock.now_us();
         let mut states: HashMap<ViewId, Frozen> = HashMap::new();
-        for view in views {
+        for view in &views {
             let mut frozen = view.state.lock().freeze()?;
-            write_set::append_running(&view, &mut frozen)?;
             frozen.first_pane = view.plan.window.map(|window| window.first_pane(now_us));
             states.insert(view.id, frozen);
         }
+        write_set::append_running(&views, &mut states, self.shared.options.publish_delay)?;
         Ok(Snapshot::new(states))
     }
 

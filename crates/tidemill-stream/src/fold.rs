@@ -156,6 +156,10 @@ impl Aggregation {
         self.keys.len()
     }
 
+    pub fn key_schema(&self) -> &SchemaRef {
+        &self.key_schema
+    }
+
     pub fn functions(&self) -> impl Iterator<Item = &Arc<AggregateFunctionExpr>> {
         self.aggregates.iter().map(|a| &a.function)
     }

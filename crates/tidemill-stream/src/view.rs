@@ -1,6 +1,7 @@
 //! A continuous view: its plan, split into what runs at each event, the state, and what runs at each read.
 
 mod exec;
+mod lookup;
 mod plan;
 mod read;
 mod state;
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use arrow::array::RecordBatch;
 use parking_lot::Mutex;
 
-use crate::engine::RunningDelta;
+use crate::engine::Running;
 
 pub use exec::{Snapshot, StateExec, ViewTable, as_view, state_views};
 pub use plan::{ViewPlan, compile};
@@ -28,8 +29,8 @@ pub struct View {
     /// An inactive view is readable and skips what is written meanwhile.
     active: AtomicBool,
     pub(crate) state: Mutex<ViewState>,
-    /// Folds of writes that have not ended and that readers may see.
-    pub(crate) running: Mutex<Vec<Arc<Mutex<RunningDelta>>>>,
+    /// Writes that have not ended and that readers may see.
+    pub(crate) running: Mutex<Vec<Arc<Running>>>,
     pub stats: ViewStats,
 }
 

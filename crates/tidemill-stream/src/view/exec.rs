@@ -13,7 +13,8 @@ use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{Expr, TableType};
+use datafusion::logical_expr::utils::conjunction;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
@@ -23,6 +24,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 use futures::StreamExt;
 
 use crate::fold::Aggregation;
+use crate::view::lookup::{KeyFilter, key_columns, key_of, over_keys};
 use crate::view::read::stream_state;
 use crate::view::{Frozen, View, ViewId};
 use crate::window;
@@ -52,6 +54,8 @@ pub struct StateExec {
     /// `None` in the template that belongs to no view yet.
     view: Option<ViewId>,
     aggregation: Arc<Aggregation>,
+    /// The groups that are wanted; `None`: all.
+    filter: Option<Arc<KeyFilter>>,
     properties: Arc<PlanProperties>,
 }
 
@@ -63,19 +67,24 @@ impl StateExec {
             EmissionType::Incremental,
             Boundedness::Bounded,
         ));
-        Self { view: None, aggregation, properties }
+        Self { view: None, aggregation, filter: None, properties }
     }
 
-    fn of_view(&self, view: ViewId) -> Self {
+    fn of_view(&self, view: ViewId, filter: Option<Arc<KeyFilter>>) -> Self {
         Self {
             view: Some(view),
             aggregation: Arc::clone(&self.aggregation),
+            filter,
             properties: Arc::clone(&self.properties),
         }
     }
 
     pub fn view(&self) -> Option<ViewId> {
         self.view
+    }
+
+    pub(super) fn key_count(&self) -> usize {
+        self.aggregation.key_count()
     }
 }
 
@@ -97,7 +106,8 @@ pub fn state_views(plan: &Arc<dyn ExecutionPlan>) -> Vec<ViewId> {
 impl DisplayAs for StateExec {
     fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let functions: Vec<_> = self.aggregation.functions().map(|a| a.name().to_string()).collect();
-        write!(f, "StateExec: keys={}, aggregates=[{}]", self.aggregation.key_count(), functions.join(", "))
+        write!(f, "StateExec: keys={}, aggregates=[{}]", self.aggregation.key_count(), functions.join(", "))?;
+        self.filter.as_ref().map_or(Ok(()), |filter| write!(f, ", {filter}"))
     }
 }
 
@@ -141,11 +151,15 @@ impl ExecutionPlan for StateExec {
         let aggregation = Arc::clone(&self.aggregation);
         let schema = Arc::clone(aggregation.output_schema());
         if !frozen.runs.is_empty() && frozen.first_pane.is_none() {
-            return Ok(stream_state(aggregation, frozen));
+            return Ok(stream_state(aggregation, frozen, self.filter.clone()));
         }
+        let filter = self.filter.clone();
         let finished = async move {
             match frozen.first_pane {
-                None => aggregation.finish(&frozen.batches),
+                None => match filter {
+                    Some(filter) => aggregation.finish(&filter.batches(&frozen.batches)?),
+                    None => aggregation.finish(&frozen.batches),
+                },
                 Some(first) if frozen.runs.is_empty() => window::finish(&aggregation, &frozen, first),
                 // Runs are read from disk, which must not stop the reactor.
                 Some(first) => {
@@ -189,6 +203,22 @@ impl ViewTable {
     pub fn view(&self) -> &Arc<View> {
         &self.view
     }
+
+    /// `filter` over the keys of the state, if that is all that it is about. Panes of a window have keys of their own.
+    fn over_keys(&self, filter: &Expr) -> Option<Expr> {
+        let plan = &self.view.plan;
+        let key = |name: &str| key_of(&plan.finish, self.schema.index_of(name).ok()?);
+        if plan.window.is_some() { None } else { over_keys(filter, &key) }
+    }
+
+    fn key_filter(&self, session: &dyn Session, filters: &[Expr]) -> Result<Option<Arc<KeyFilter>>> {
+        let Some(filter) = conjunction(filters.iter().filter_map(|f| self.over_keys(f))) else {
+            return Ok(None);
+        };
+        let keys = self.view.plan.aggregation.key_schema();
+        let predicate = session.create_physical_expr(filter, &key_columns(keys)?)?;
+        Ok(Some(Arc::new(KeyFilter::try_new(predicate, keys)?)))
+    }
 }
 
 #[async_trait]
@@ -201,17 +231,28 @@ impl TableProvider for ViewTable {
         TableType::View
     }
 
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        let supported = |filter: &&Expr| match self.over_keys(filter) {
+            Some(_) => TableProviderFilterPushDown::Inexact,
+            None => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(supported).collect())
+    }
+
     async fn scan(
         &self,
-        _state: &dyn Session,
+        session: &dyn Session,
         projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
+        filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let id = self.view.id;
+        let filter = self.key_filter(session, filters)?;
         let finish = Arc::clone(&self.view.plan.finish).transform_up(|node| {
             Ok(match node.downcast_ref::<StateExec>() {
-                Some(leaf) => Transformed::yes(Arc::new(leaf.of_view(id)) as Arc<dyn ExecutionPlan>),
+                Some(leaf) => {
+                    Transformed::yes(Arc::new(leaf.of_view(id, filter.clone())) as Arc<dyn ExecutionPlan>)
+                }
                 // Nodes above keep what one execution did: each read gets fresh ones.
                 None => Transformed::yes(node.reset_state()?),
             })

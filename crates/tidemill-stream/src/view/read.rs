@@ -1,5 +1,6 @@
 //! Reading a state that is partly on disk: merge by key, finish chunk by chunk, in bounded memory.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -12,17 +13,22 @@ use crate::error::run_error;
 use crate::fold::Aggregation;
 use crate::run::{KeyEncoder, Merge, RunError, sort_by_key};
 use crate::view::Frozen;
+use crate::view::lookup::KeyFilter;
 
 /// Chunks that wait for the reader above.
 const CHUNKS_AHEAD: usize = 2;
 
-pub fn stream_state(aggregation: Arc<Aggregation>, frozen: Frozen) -> SendableRecordBatchStream {
+pub fn stream_state(
+    aggregation: Arc<Aggregation>,
+    frozen: Frozen,
+    filter: Option<Arc<KeyFilter>>,
+) -> SendableRecordBatchStream {
     let schema = Arc::clone(aggregation.output_schema());
     let mut builder = RecordBatchReceiverStreamBuilder::new(schema, CHUNKS_AHEAD);
     let sender = builder.tx();
     builder.spawn_blocking(move || {
         let mut receiver_gone = false;
-        read(&aggregation, &frozen, &mut |batch| {
+        read(&aggregation, &frozen, filter.as_ref(), &mut |batch| {
             receiver_gone = sender.blocking_send(Ok(batch)).is_err();
             !receiver_gone
         })
@@ -35,17 +41,29 @@ fn external(error: RunError) -> DataFusionError {
 }
 
 /// Gives finished batches to `give` until it returns false.
-fn read(aggregation: &Aggregation, frozen: &Frozen, give: &mut dyn FnMut(RecordBatch) -> bool) -> Result<()> {
+fn read(
+    aggregation: &Aggregation,
+    frozen: &Frozen,
+    filter: Option<&Arc<KeyFilter>>,
+    give: &mut dyn FnMut(RecordBatch) -> bool,
+) -> Result<()> {
     if aggregation.keeps_rows() {
         return read_rows(aggregation, frozen, give);
     }
     let (schema, keys) = run_schema(aggregation);
     let mut inputs: Vec<Box<dyn Iterator<Item = Result<RecordBatch, RunError>>>> = Vec::new();
     for run in &frozen.runs {
-        inputs.push(Box::new(run.scan()));
+        inputs.push(match filter {
+            Some(filter) => filter.run(run),
+            None => Box::new(run.scan()),
+        });
     }
-    if !frozen.batches.is_empty() {
-        let recent = aggregation.combine(&frozen.batches)?;
+    let batches = match filter {
+        Some(filter) => Cow::Owned(filter.batches(&frozen.batches)?),
+        None => Cow::Borrowed(&frozen.batches),
+    };
+    if !batches.is_empty() {
+        let recent = aggregation.combine(&batches)?;
         let encoder = KeyEncoder::try_new(&schema, keys).map_err(external)?;
         let sorted = sort_by_key(&recent, &encoder).map_err(external)?;
         inputs.push(Box::new(std::iter::once(Ok(sorted))));

@@ -2,6 +2,7 @@
 //! checkpoints, restarts and crashes in between.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::{ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray};
 use proptest::prelude::*;
@@ -104,15 +105,51 @@ fn queries() -> impl Strategy<Value = Vec<String>> {
     })
 }
 
+/// Columns of a filter, and the filter.
+type KeyFilter = (Vec<&'static str>, String);
+
+fn in_memory() -> Options {
+    Options {
+        checkpoint_log_bytes: 2048,
+        segment_bytes: 4096,
+        reserve_bytes: 0,
+        publish_delay: Duration::ZERO,
+        ..Options::default()
+    }
+}
+
+/// Everything goes to runs as soon as it can, and hardly anything is cached.
+fn on_disk() -> Options {
+    Options { checkpoint_log_bytes: 512, memory_bytes: 0, inline_bytes: 0, cache_bytes: 4096, ..in_memory() }
+}
+
+/// Looked up by key, by the beginning of the key, or filtered.
+fn key_filter() -> impl Strategy<Value = KeyFilter> {
+    let number = || -4..41i32;
+    prop_oneof![
+        number().prop_map(|k| (vec!["k"], format!("WHERE k = {k}"))),
+        prop::collection::vec(number(), 1..6).prop_map(|k| {
+            let list: Vec<_> = k.iter().map(i32::to_string).collect();
+            (vec!["k"], format!("WHERE k IN ({})", list.join(", ")))
+        }),
+        "[a-c]{0,2}".prop_map(|t| (vec!["t"], format!("WHERE t = '{t}'"))),
+        (number(), "[a-c]{0,2}", number())
+            .prop_map(|(k, t, l)| { (vec!["k", "t"], format!("WHERE (k = {k} OR k = {l}) AND t = '{t}'")) }),
+        number().prop_map(|k| (vec!["k"], format!("WHERE k > {k} OR k IS NULL"))),
+        (number(), number())
+            .prop_map(|(k, l)| (vec!["k"], format!("WHERE k BETWEEN {k} AND {l} AND k <> 5"))),
+        "[a-c]{0,2}".prop_map(|t| (vec!["k", "t"], format!("WHERE t <> '{t}' AND k IS NOT NULL"))),
+    ]
+}
+
 /// Every step is checked against the batch query over what was acknowledged so far.
-async fn run(queries: Vec<String>, steps: Vec<Step>) {
-    let options =
-        Options { checkpoint_log_bytes: 2048, segment_bytes: 4096, reserve_bytes: 0, ..Options::default() };
+async fn run(queries: Vec<String>, steps: Vec<(Step, KeyFilter)>, small: bool) {
+    let options = if small { on_disk() } else { in_memory() };
     let mut disk = Arc::new(SimDisk::new());
     let mut harness = Harness::open(disk.clone() as Arc<dyn Disk>, options.clone(), &queries).await;
     let mut events: Vec<RecordBatch> = vec![batch(&[])];
     let mut durable = events.len();
-    for (i, step) in steps.into_iter().enumerate() {
+    for (i, (step, (columns, filter))) in steps.into_iter().enumerate() {
         match step {
             Step::Insert(rows, level) => {
                 events.push(batch(&rows));
@@ -155,15 +192,21 @@ async fn run(queries: Vec<String>, steps: Vec<Step>) {
                 durable = events.len();
             }
         }
-        harness.assert_equal(&events, &format!("after step {i}, {durable} durable")).await;
+        let note = format!("after step {i}, {durable} durable");
+        harness.assert_equal(&events, &note).await;
+        harness.assert_equal_where(&events, &columns, &filter, &note).await;
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn a_view_equals_its_batch_query(queries in queries(), steps in prop::collection::vec(step(), 1..16)) {
+    fn a_view_equals_its_batch_query(
+        queries in queries(),
+        steps in prop::collection::vec((step(), key_filter()), 1..16),
+        small in any::<bool>(),
+    ) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        runtime.block_on(run(queries, steps));
+        runtime.block_on(run(queries, steps, small));
     }
 }

@@ -183,7 +183,7 @@ impl Play {
 
     async fn expected(&mut self, view: usize, mask: u64) -> &Vec<String> {
         if !self.expected.contains_key(&(view, mask)) {
-            let rows = self.plans.batch_query(view, &self.events(view, mask)).await;
+            let rows = self.plans.batch_query(view, &self.events(view, mask), "").await;
             self.expected.insert((view, mask), printed(&rows));
         }
         &self.expected[&(view, mask)]

@@ -95,7 +95,7 @@ async fn run(span_us: i64, percent: u8, memory_bytes: usize, steps: Vec<Step>) {
         let events = oracle.in_window(clock.now_us());
         for (view, query) in QUERIES.iter().enumerate() {
             let ours = printed(&harness.read(view).await);
-            let theirs = printed(&plans.batch_query(view, &events).await);
+            let theirs = printed(&plans.batch_query(view, &events, "").await);
             assert_eq!(ours, theirs, "after {step:?}: {query}");
         }
     }

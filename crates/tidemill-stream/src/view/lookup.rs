@@ -1,0 +1,252 @@
+//! Filters on group keys, carried out in the state: a look-up reads the groups that it wants and not the whole view.
+//!
+//! In memory a filter is evaluated over the key columns, before states are merged. On disk, where rows are sorted by
+//! key, values that the filter pins are looked up: the whole key, or the beginning of it. The filter is evaluated
+//! again above, so all that counts here is that no wanted group is left out.
+
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::{DataType, Schema};
+use datafusion::common::cast::as_boolean_array;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::error::Result;
+use datafusion::logical_expr::{Expr, Operator};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::utils::{Guarantee, LiteralGuarantee};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+
+use crate::error::run_error;
+use crate::run::{KeyEncoder, Run, RunError};
+use crate::view::exec::StateExec;
+
+/// A filter that pins more keys than this scans.
+const KEYS_MAX: usize = 1024;
+
+/// Which groups a read wants.
+#[derive(Debug)]
+pub struct KeyFilter {
+    /// Over the key columns.
+    predicate: Arc<dyn PhysicalExpr>,
+    wanted: Wanted,
+}
+
+/// What the filter pins of the sort order of a run.
+#[derive(Debug)]
+enum Wanted {
+    Any,
+    Keys(Vec<Vec<u8>>),
+    Prefixes(Vec<Vec<u8>>),
+}
+
+type Batches = Box<dyn Iterator<Item = Result<RecordBatch, RunError>>>;
+
+impl KeyFilter {
+    /// `predicate` is over `keys`, the key columns of states.
+    pub fn try_new(predicate: Arc<dyn PhysicalExpr>, keys: &Schema) -> Result<Self> {
+        let pinned = pinned(&predicate, keys);
+        let wanted = match pinned.len() {
+            0 => Wanted::Any,
+            columns => {
+                let encoded = encode(&pinned, keys)?;
+                if columns == keys.fields().len() { Wanted::Keys(encoded) } else { Wanted::Prefixes(encoded) }
+            }
+        };
+        Ok(Self { predicate, wanted })
+    }
+
+    /// The rows of a batch of states that are wanted.
+    pub fn rows(&self, states: &RecordBatch) -> Result<RecordBatch> {
+        let wanted = self.predicate.evaluate(states)?.into_array(states.num_rows())?;
+        Ok(filter_record_batch(states, as_boolean_array(&wanted)?)?)
+    }
+
+    /// The rows of several batches that are wanted; none of the batches is empty.
+    pub fn batches(&self, states: &[RecordBatch]) -> Result<Vec<RecordBatch>> {
+        let mut kept = Vec::new();
+        for batch in states {
+            let rows = self.rows(batch)?;
+            if rows.num_rows() > 0 {
+                kept.push(rows);
+            }
+        }
+        Ok(kept)
+    }
+
+    /// The rows of a run that may be wanted, in key order.
+    pub fn run(self: &Arc<Self>, run: &Arc<Run>) -> Batches {
+        let (filter, run) = (Arc::clone(self), Arc::clone(run));
+        let places = match &self.wanted {
+            Wanted::Any => {
+                return Box::new(run.scan().map(move |block| {
+                    let rows = filter.rows(&block?);
+                    rows.map_err(|error| RunError::Arrow(error.into()))
+                }));
+            }
+            Wanted::Keys(places) | Wanted::Prefixes(places) => places.len(),
+        };
+        Box::new((0..places).flat_map(move |place| -> Batches {
+            match &filter.wanted {
+                Wanted::Keys(keys) => Box::new(row(&run, &keys[place]).transpose().into_iter()),
+                Wanted::Prefixes(prefixes) => {
+                    let from = prefixes[place].as_slice();
+                    let end = successor(from);
+                    let to = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+                    Box::new(run.range(Bound::Included(from), to))
+                }
+                Wanted::Any => Box::new(std::iter::empty()),
+            }
+        }))
+    }
+}
+
+impl fmt::Display for KeyFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = match &self.wanted {
+            Wanted::Any => "filter",
+            Wanted::Keys(_) => "lookup",
+            Wanted::Prefixes(_) => "range",
+        };
+        write!(f, "{how}={}", self.predicate)
+    }
+}
+
+fn row(run: &Run, key: &[u8]) -> Result<Option<RecordBatch>, RunError> {
+    Ok(run.get(key)?.map(|(batch, row)| batch.slice(row, 1)))
+}
+
+/// The first bytes behind all that begin with `prefix`; `None`: nothing is.
+fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
+    let mut successor = prefix[..=last].to_vec();
+    successor[last] += 1;
+    Some(successor)
+}
+
+/// Values of the leading key columns, as many of these as are pinned to few values.
+fn pinned(predicate: &Arc<dyn PhysicalExpr>, keys: &Schema) -> Vec<Vec<ScalarValue>> {
+    let guarantees = LiteralGuarantee::analyze(predicate);
+    let mut pinned = Vec::new();
+    let mut combinations = 1;
+    for field in keys.fields() {
+        let of_field = |g: &&LiteralGuarantee| {
+            g.guarantee == Guarantee::In
+                && g.column.name() == field.name()
+                && g.literals.iter().all(|l| l.data_type() == *field.data_type())
+        };
+        let Some(found) = guarantees.iter().find(of_field) else { break };
+        combinations *= found.literals.len();
+        if !is_exact(field.data_type()) || found.literals.is_empty() || combinations > KEYS_MAX {
+            break;
+        }
+        pinned.push(found.literals.iter().cloned().collect());
+    }
+    pinned
+}
+
+/// Whether values that are equal have the same bytes: there is one zero and one of each text.
+fn is_exact(data_type: &DataType) -> bool {
+    data_type.is_integer()
+        || data_type.is_temporal() && !matches!(data_type, DataType::Interval(_))
+        || matches!(
+            data_type,
+            DataType::Boolean | DataType::Utf8 | DataType::Binary | DataType::FixedSizeBinary(_)
+        )
+}
+
+/// All combinations of the values, as the bytes that keys are sorted by, ascending.
+fn encode(pinned: &[Vec<ScalarValue>], keys: &Schema) -> Result<Vec<Vec<u8>>> {
+    let external =
+        |error: RunError| datafusion::error::DataFusionError::External(Box::new(run_error(&error)));
+    let count: usize = pinned.iter().map(Vec::len).product();
+    let mut columns: Vec<ArrayRef> = Vec::with_capacity(pinned.len());
+    // Each value of a column stands beside every combination of the columns behind it.
+    let mut repeat = count;
+    for values in pinned {
+        repeat /= values.len();
+        let column = (0..count).map(|i| values[i / repeat % values.len()].clone());
+        columns.push(ScalarValue::iter_to_array(column)?);
+    }
+    let encoder = KeyEncoder::try_new(keys, pinned.len()).map_err(external)?;
+    let encoded = encoder.encode_columns(&columns, count).map_err(external)?;
+    let mut encoded: Vec<_> = (0..count).map(|i| encoded.get(i).to_vec()).collect();
+    encoded.sort_unstable();
+    encoded.dedup();
+    Ok(encoded)
+}
+
+/// The key that column `column` of a finish plan shows, if it is one: through nodes that give each group's row or not.
+pub fn key_of(plan: &Arc<dyn ExecutionPlan>, column: usize) -> Option<usize> {
+    if let Some(leaf) = plan.downcast_ref::<StateExec>() {
+        return (column < leaf.key_count()).then_some(column);
+    }
+    if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+        let shown = projection.expr().get(column)?.expr.downcast_ref::<Column>()?;
+        return key_of(projection.input(), shown.index());
+    }
+    if let Some(filter) = plan.downcast_ref::<FilterExec>() {
+        let below = match filter.projection() {
+            Some(projection) => *projection.get(column)?,
+            None => column,
+        };
+        return key_of(filter.input(), below);
+    }
+    let input = plan.downcast_ref::<CooperativeExec>()?.input();
+    key_of(input, column)
+}
+
+/// `filter` over key columns, or `None` if it is about something else. `key` tells the key column of a name.
+/// Only what can't fail is moved below HAVING.
+pub fn over_keys(filter: &Expr, key: &dyn Fn(&str) -> Option<usize>) -> Option<Expr> {
+    if !cannot_fail(filter) {
+        return None;
+    }
+    let mut all_keys = true;
+    let moved = filter.clone().transform(|expr| {
+        let Expr::Column(column) = &expr else { return Ok(Transformed::no(expr)) };
+        let Some(key) = key(&column.name) else {
+            all_keys = false;
+            return Ok(Transformed::no(expr));
+        };
+        Ok(Transformed::yes(Expr::Column(datafusion::common::Column::new_unqualified(format!("k{key}")))))
+    });
+    moved.data().ok().filter(|_| all_keys)
+}
+
+fn cannot_fail(expr: &Expr) -> bool {
+    match expr {
+        Expr::Column(_) | Expr::Literal(..) => true,
+        Expr::BinaryExpr(binary) => {
+            let compares = binary.op.is_logic_operator()
+                || matches!(
+                    binary.op,
+                    Operator::Eq
+                        | Operator::NotEq
+                        | Operator::Lt
+                        | Operator::LtEq
+                        | Operator::Gt
+                        | Operator::GtEq
+                );
+            compares && cannot_fail(&binary.left) && cannot_fail(&binary.right)
+        }
+        Expr::InList(list) => cannot_fail(&list.expr) && list.list.iter().all(cannot_fail),
+        Expr::Between(between) => {
+            [&between.expr, &between.low, &between.high].into_iter().all(|e| cannot_fail(e))
+        }
+        Expr::Not(inner) | Expr::IsNull(inner) | Expr::IsNotNull(inner) => cannot_fail(inner),
+        _ => false,
+    }
+}
+
+/// The key columns in the eyes of the planner.
+pub fn key_columns(keys: &Schema) -> Result<DFSchema> {
+    DFSchema::try_from(keys.clone())
+}
