@@ -12,6 +12,8 @@ mod fold_group;
 mod maintain;
 mod record;
 mod recover;
+mod running;
+mod thread;
 mod write_set;
 
 use std::collections::HashMap;
@@ -33,7 +35,7 @@ use crate::view::{Frozen, Snapshot, View, ViewId};
 
 pub use commit::Fatal;
 pub(crate) use maintain::run_schema;
-pub(crate) use write_set::Running;
+pub(crate) use running::Running;
 pub use write_set::WriteSet;
 
 /// Bytes of events and deltas that may wait; a writer beyond that waits itself.
@@ -106,7 +108,7 @@ pub(crate) struct Write {
     bytes: usize,
     level: Level,
     /// Folds of the same write that readers see until the commit replaces them.
-    running: Option<Arc<write_set::Running>>,
+    running: Option<Arc<running::Running>>,
     answer: Option<oneshot::Sender<Result<()>>>,
     /// Room in the queue, given back when the write has been folded.
     _room: OwnedSemaphorePermit,
@@ -190,7 +192,8 @@ impl Engine {
             run_bytes: AtomicU64::new(recovered.run_bytes),
             commits: AtomicU64::new(0),
         });
-        let threads = Mutex::new(commit::start(&shared, log, recovered)?);
+        let threads =
+            Mutex::new(commit::start(&shared, log, recovered).map_err(|e| Error::Stopped(e.to_string()))?);
         Ok(Engine { shared, threads })
     }
 
@@ -243,7 +246,7 @@ impl Engine {
         &self,
         parts: Vec<Part>,
         level: Level,
-        running: Option<Arc<write_set::Running>>,
+        running: Option<Arc<running::Running>>,
         submitted: impl FnOnce() + Send,
     ) -> Result<()> {
         let bytes: usize = parts.iter().map(Part::bytes).sum();
@@ -294,7 +297,7 @@ impl Engine {
             frozen.first_pane = view.plan.window.map(|window| window.first_pane(now_us));
             states.insert(view.id, frozen);
         }
-        write_set::append_running(&views, &mut states, self.shared.options.publish_delay)?;
+        running::append_running(&views, &mut states, self.shared.options.publish_delay)?;
         Ok(Snapshot::new(states))
     }
 

@@ -5,6 +5,7 @@
 //! The states of `n` groups are a record batch: the key columns `k0..`, then the state columns `a0s0..`, named by
 //! position because DataFusion names them after expression text.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
@@ -279,25 +280,25 @@ impl Aggregation {
     }
 
     /// Finishes states of which any two may hold the same key, in commit order.
-    pub fn finish(&self, states: &[RecordBatch]) -> Result<RecordBatch> {
+    pub fn finish<B: Borrow<RecordBatch>>(&self, states: &[B]) -> Result<RecordBatch> {
         if let [only] = states {
-            return self.finish_unique(only);
+            return self.finish_unique(only.borrow());
         }
         let mut fold = Fold::new(self)?;
         for batch in states {
-            fold.merge(self, batch)?;
+            fold.merge(self, batch.borrow())?;
         }
         fold.finish(self)
     }
 
     /// Merges states into one batch with unique keys, in commit order.
-    pub fn combine(&self, states: &[RecordBatch]) -> Result<RecordBatch> {
+    pub fn combine<B: Borrow<RecordBatch>>(&self, states: &[B]) -> Result<RecordBatch> {
         if let [only] = states {
-            return Ok(only.clone());
+            return Ok(only.borrow().clone());
         }
         let mut fold = Fold::new(self)?;
         for batch in states {
-            fold.merge(self, batch)?;
+            fold.merge(self, batch.borrow())?;
         }
         fold.freeze(self)
     }

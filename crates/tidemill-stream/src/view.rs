@@ -5,6 +5,7 @@ mod lookup;
 mod plan;
 mod read;
 mod state;
+mod states;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,6 +18,7 @@ use crate::engine::Running;
 pub use exec::{Snapshot, StateExec, ViewTable, as_view, state_views};
 pub use plan::{ViewPlan, compile};
 pub use state::{Frozen, ViewState};
+pub use states::States;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct ViewId(pub u32);
@@ -31,6 +33,8 @@ pub struct View {
     pub(crate) state: Mutex<ViewState>,
     /// Writes that have not ended and that readers may see.
     pub(crate) running: Mutex<Vec<Arc<Running>>>,
+    /// Somebody has looked up keys: large parts of the state are worth an index.
+    looked_up: AtomicBool,
     pub stats: ViewStats,
 }
 
@@ -58,6 +62,7 @@ impl View {
             active: AtomicBool::new(active),
             state,
             running: Mutex::default(),
+            looked_up: AtomicBool::new(false),
             stats: ViewStats::default(),
         })
     }
@@ -93,6 +98,14 @@ impl View {
 
     pub fn is_active(&self) -> bool {
         self.active.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_looked_up(&self) -> bool {
+        self.looked_up.load(Ordering::Relaxed)
+    }
+
+    fn set_looked_up(&self) {
+        self.looked_up.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn set_active(&self, active: bool) {

@@ -94,7 +94,7 @@ impl Committer {
             let batches = match states {
                 Ok(states) if states.num_rows() > 0 => vec![states],
                 Ok(_) => Vec::new(),
-                Err(_) => frozen.batches.clone(),
+                Err(_) => frozen.batches.iter().map(|states| (**states).clone()).collect(),
             };
             let runs = frozen.runs.iter().map(|r| maintain::run_name(r)).collect();
             views.push((view.id, Persisted { runs, batches }, frozen.runs));

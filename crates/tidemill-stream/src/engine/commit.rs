@@ -11,6 +11,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use crate::engine::fold_group::{Group, fold_group};
 use crate::engine::maintain::Maintainer;
 use crate::engine::recover::Recovered;
+use crate::engine::thread::{spawn, spawn_background};
 use crate::engine::{Level, Part, Shared, Write, record};
 use crate::error::{Error, Result, disk_full};
 use crate::log::{Log, LogError, Lsn};
@@ -219,7 +220,11 @@ fn group_end(writes: &[Write]) -> usize {
     writes.iter().position(truncates).unwrap_or(writes.len()).min(GROUP_WRITES_MAX)
 }
 
-pub(super) fn start(shared: &Arc<Shared>, log: Log, recovered: Recovered) -> Result<Vec<JoinHandle<()>>> {
+pub(super) fn start(
+    shared: &Arc<Shared>,
+    log: Log,
+    recovered: Recovered,
+) -> std::io::Result<Vec<JoinHandle<()>>> {
     let folder = {
         let shared = Arc::clone(shared);
         spawn("folder", move || fold_forever(&shared))?
@@ -230,13 +235,9 @@ pub(super) fn start(shared: &Arc<Shared>, log: Log, recovered: Recovered) -> Res
     };
     let maintainer = {
         let mut maintainer = Maintainer::new(Arc::clone(shared), recovered.cache, recovered.next_run);
-        spawn("maintainer", move || maintainer.run())?
+        spawn_background("maintainer", move || maintainer.run())?
     };
     Ok(vec![folder, committer, maintainer])
-}
-
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
-    std::thread::Builder::new().name(name.into()).spawn(body).map_err(|e| Error::Stopped(e.to_string()))
 }
 
 fn fold_forever(shared: &Shared) {

@@ -14,7 +14,7 @@ use crate::engine::Shared;
 use crate::error::Result;
 use crate::fold::Aggregation;
 use crate::run::{BlockCache, KeyEncoder, Merge, Run, RunWriter, sort_by_key};
-use crate::view::View;
+use crate::view::{States, View};
 use crate::window;
 
 pub(super) const RUN_DIR: &str = "run";
@@ -148,6 +148,7 @@ impl Maintainer {
             for view in &views {
                 self.log_failure(view, self.expire(view));
                 self.log_failure(view, self.merge_frozen(view));
+                self.log_failure(view, self.index(view));
             }
             let memory: usize = views.iter().map(|v| v.size().1).sum();
             if flush || memory > self.shared.options.memory_bytes {
@@ -188,10 +189,20 @@ impl Maintainer {
     fn merge_frozen(&self, view: &View) -> Result<()> {
         let Some(task) = view.state.lock().merge_task() else { return Ok(()) };
         match view.plan.aggregation.combine(&task.batches) {
-            Ok(merged) => view.state.lock().finish_merge(&task, merged),
+            Ok(merged) => view.state.lock().finish_merge(&task, merged.into()),
             Err(error) => {
                 view.state.lock().end_task(&task);
                 return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    fn index(&self, view: &View) -> Result<()> {
+        if view.is_looked_up() {
+            let states = view.state.lock().without_index();
+            for states in states {
+                states.make_index(view.plan.aggregation.key_count())?;
             }
         }
         Ok(())
@@ -222,7 +233,7 @@ impl Maintainer {
     fn write_states(
         &mut self,
         aggregation: &Aggregation,
-        batches: &[RecordBatch],
+        batches: &[States],
         first_row: i64,
     ) -> Result<Arc<Run>> {
         let states = aggregation.combine(batches)?;

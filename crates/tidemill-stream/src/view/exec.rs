@@ -217,7 +217,11 @@ impl ViewTable {
         };
         let keys = self.view.plan.aggregation.key_schema();
         let predicate = session.create_physical_expr(filter, &key_columns(keys)?)?;
-        Ok(Some(Arc::new(KeyFilter::try_new(predicate, keys)?)))
+        let filter = KeyFilter::try_new(predicate, keys)?;
+        if filter.is_lookup() {
+            self.view.set_looked_up();
+        }
+        Ok(Some(Arc::new(filter)))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Filters on group keys, carried out in the state: a look-up reads the groups that it wants and not the whole view.
 //!
-//! In memory a filter is evaluated over the key columns, before states are merged. On disk, where rows are sorted by
+//! In memory the key is looked up in the index of a large batch, or the filter evaluated over the key columns, before
+//! states are merged. On disk, where rows are sorted by
 //! key, values that the filter pins are looked up: the whole key, or the beginning of it. The filter is evaluated
 //! again above, so all that counts here is that no wanted group is left out.
 
@@ -8,13 +9,13 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch};
-use arrow::compute::filter_record_batch;
+use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
+use arrow::compute::{filter_record_batch, take_record_batch};
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::cast::as_boolean_array;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{DFSchema, ScalarValue};
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, Operator};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
@@ -27,6 +28,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use crate::error::run_error;
 use crate::run::{KeyEncoder, Run, RunError};
 use crate::view::exec::StateExec;
+use crate::view::states::{States, key_hashes};
 
 /// A filter that pins more keys than this scans.
 const KEYS_MAX: usize = 1024;
@@ -37,6 +39,8 @@ pub struct KeyFilter {
     /// Over the key columns.
     predicate: Arc<dyn PhysicalExpr>,
     wanted: Wanted,
+    /// Of the wanted keys, if all that is wanted is these.
+    hashes: Option<Vec<u64>>,
 }
 
 /// What the filter pins of the sort order of a run.
@@ -53,27 +57,40 @@ impl KeyFilter {
     /// `predicate` is over `keys`, the key columns of states.
     pub fn try_new(predicate: Arc<dyn PhysicalExpr>, keys: &Schema) -> Result<Self> {
         let pinned = pinned(&predicate, keys);
-        let wanted = match pinned.len() {
-            0 => Wanted::Any,
-            columns => {
-                let encoded = encode(&pinned, keys)?;
-                if columns == keys.fields().len() { Wanted::Keys(encoded) } else { Wanted::Prefixes(encoded) }
-            }
-        };
-        Ok(Self { predicate, wanted })
+        if pinned.is_empty() {
+            return Ok(Self { predicate, wanted: Wanted::Any, hashes: None });
+        }
+        let columns = combinations(&pinned)?;
+        let encoded = encode(&columns, keys)?;
+        if pinned.len() < keys.fields().len() {
+            return Ok(Self { predicate, wanted: Wanted::Prefixes(encoded), hashes: None });
+        }
+        Ok(Self { predicate, wanted: Wanted::Keys(encoded), hashes: Some(key_hashes(&columns)?) })
+    }
+
+    /// Whether an index would help.
+    pub fn is_lookup(&self) -> bool {
+        self.hashes.is_some()
+    }
+
+    fn rows_of(&self, states: &States) -> Result<RecordBatch> {
+        match self.hashes.as_ref().and_then(|hashes| states.candidates(hashes)) {
+            Some(candidates) => self.rows(&take_record_batch(states, &UInt32Array::from(candidates))?),
+            None => self.rows(states),
+        }
     }
 
     /// The rows of a batch of states that are wanted.
-    pub fn rows(&self, states: &RecordBatch) -> Result<RecordBatch> {
+    fn rows(&self, states: &RecordBatch) -> Result<RecordBatch> {
         let wanted = self.predicate.evaluate(states)?.into_array(states.num_rows())?;
         Ok(filter_record_batch(states, as_boolean_array(&wanted)?)?)
     }
 
     /// The rows of several batches that are wanted; none of the batches is empty.
-    pub fn batches(&self, states: &[RecordBatch]) -> Result<Vec<RecordBatch>> {
+    pub fn batches(&self, states: &[States]) -> Result<Vec<RecordBatch>> {
         let mut kept = Vec::new();
         for batch in states {
-            let rows = self.rows(batch)?;
+            let rows = self.rows_of(batch)?;
             if rows.num_rows() > 0 {
                 kept.push(rows);
             }
@@ -162,10 +179,8 @@ fn is_exact(data_type: &DataType) -> bool {
         )
 }
 
-/// All combinations of the values, as the bytes that keys are sorted by, ascending.
-fn encode(pinned: &[Vec<ScalarValue>], keys: &Schema) -> Result<Vec<Vec<u8>>> {
-    let external =
-        |error: RunError| datafusion::error::DataFusionError::External(Box::new(run_error(&error)));
+/// All combinations of the values.
+fn combinations(pinned: &[Vec<ScalarValue>]) -> Result<Vec<ArrayRef>> {
     let count: usize = pinned.iter().map(Vec::len).product();
     let mut columns: Vec<ArrayRef> = Vec::with_capacity(pinned.len());
     // Each value of a column stands beside every combination of the columns behind it.
@@ -175,9 +190,16 @@ fn encode(pinned: &[Vec<ScalarValue>], keys: &Schema) -> Result<Vec<Vec<u8>>> {
         let column = (0..count).map(|i| values[i / repeat % values.len()].clone());
         columns.push(ScalarValue::iter_to_array(column)?);
     }
-    let encoder = KeyEncoder::try_new(keys, pinned.len()).map_err(external)?;
-    let encoded = encoder.encode_columns(&columns, count).map_err(external)?;
-    let mut encoded: Vec<_> = (0..count).map(|i| encoded.get(i).to_vec()).collect();
+    Ok(columns)
+}
+
+/// The bytes that keys are sorted by, ascending.
+fn encode(columns: &[ArrayRef], keys: &Schema) -> Result<Vec<Vec<u8>>> {
+    let external = |error: RunError| DataFusionError::External(Box::new(run_error(&error)));
+    let count = columns.first().map_or(0, |column| column.len());
+    let encoder = KeyEncoder::try_new(keys, columns.len()).map_err(external)?;
+    let encoded = encoder.encode_columns(columns, count).map_err(external)?;
+    let mut encoded: Vec<_> = (0..encoded.len()).map(|i| encoded.get(i).to_vec()).collect();
     encoded.sort_unstable();
     encoded.dedup();
     Ok(encoded)
@@ -249,4 +271,63 @@ fn cannot_fail(expr: &Expr) -> bool {
 /// The key columns in the eyes of the planner.
 pub fn key_columns(keys: &Schema) -> Result<DFSchema> {
     DFSchema::try_from(keys.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int32Array, StringArray};
+    use arrow::datatypes::Field;
+    use datafusion::logical_expr::{col, lit};
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+
+    const ROWS: i32 = 100_000;
+
+    fn states() -> RecordBatch {
+        let schema = Schema::new(vec![
+            Field::new("k0", DataType::Int32, true),
+            Field::new("k1", DataType::Utf8, true),
+            Field::new("a0s0", DataType::Int32, true),
+        ]);
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(Int32Array::from_iter_values((0..ROWS).map(|i| i / 2))),
+            Arc::new(StringArray::from_iter_values((0..ROWS).map(|i| ["a", "b"][i as usize % 2]))),
+            Arc::new(Int32Array::from_iter_values(0..ROWS)),
+        ];
+        RecordBatch::try_new(Arc::new(schema), columns).unwrap()
+    }
+
+    #[test]
+    fn an_index_finds_what_a_scan_finds() {
+        let keys = Schema::new(states().schema().fields()[..2].to_vec());
+        let (scanned, indexed) = (States::from(states()), States::from(states()));
+        assert!(indexed.wants_index());
+        indexed.make_index(2).unwrap();
+        assert!(!indexed.wants_index() && indexed.memory_bytes() > scanned.memory_bytes());
+        let filters = [
+            col("k0").eq(lit(7)).and(col("k1").eq(lit("b"))),
+            col("k0")
+                .in_list((0..200).map(|i| lit(i * 997 - 100)).collect(), false)
+                .and(col("k1").eq(lit("a"))),
+            col("k0").eq(lit(ROWS)).and(col("k1").in_list(vec![lit("a"), lit("c"), lit("c")], false)),
+            col("k0").eq(lit(1)).and(col("k1").eq(lit("a"))).and(col("k0").gt(lit(3))),
+        ];
+        let found = filters.map(|filter| {
+            let context = SessionContext::new();
+            let predicate = context.create_physical_expr(filter, &key_columns(&keys).unwrap()).unwrap();
+            let filter = KeyFilter::try_new(predicate, &keys).unwrap();
+            assert!(filter.is_lookup(), "{filter}");
+            let rows = filter.batches(std::slice::from_ref(&indexed)).unwrap();
+            assert_eq!(rows, filter.batches(std::slice::from_ref(&scanned)).unwrap());
+            rows.iter().map(RecordBatch::num_rows).sum::<usize>()
+        });
+        assert_eq!(found, [1, 50, 0, 0]);
+    }
+
+    #[test]
+    fn a_range_of_keys_ends_behind_its_prefix() {
+        assert_eq!(successor(&[1, 2, 255]), Some(vec![1, 3]));
+        assert_eq!(successor(&[255, 255]), None);
+    }
 }

@@ -1,6 +1,5 @@
 //! Reading a state that is partly on disk: merge by key, finish chunk by chunk, in bounded memory.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -58,12 +57,11 @@ fn read(
             None => Box::new(run.scan()),
         });
     }
-    let batches = match filter {
-        Some(filter) => Cow::Owned(filter.batches(&frozen.batches)?),
-        None => Cow::Borrowed(&frozen.batches),
+    let recent = match filter {
+        Some(filter) => aggregation.combine(&filter.batches(&frozen.batches)?)?,
+        None => aggregation.combine(&frozen.batches)?,
     };
-    if !batches.is_empty() {
-        let recent = aggregation.combine(&batches)?;
+    if recent.num_rows() > 0 {
         let encoder = KeyEncoder::try_new(&schema, keys).map_err(external)?;
         let sorted = sort_by_key(&recent, &encoder).map_err(external)?;
         inputs.push(Box::new(std::iter::once(Ok(sorted))));

@@ -12,6 +12,7 @@ use arrow::array::RecordBatch;
 use crate::error::Result;
 use crate::fold::{Aggregation, Fold};
 use crate::run::Run;
+use crate::view::states::States;
 use crate::window;
 
 /// Neighbouring frozen batches of together at most this many rows are merged as soon as they arise; larger ones by
@@ -24,7 +25,7 @@ const MERGE_BATCHES_MIN: usize = 4;
 pub struct ViewState {
     aggregation: Arc<Aggregation>,
     active: Fold,
-    frozen: Vec<RecordBatch>,
+    frozen: Vec<States>,
     runs: Vec<Arc<Run>>,
     /// The first so many frozen batches are being merged or written by the maintenance thread: they stay as they are.
     pinned: usize,
@@ -38,14 +39,14 @@ pub struct ViewState {
 #[derive(Debug, Clone)]
 pub struct Frozen {
     pub runs: Vec<Arc<Run>>,
-    pub batches: Vec<RecordBatch>,
+    pub batches: Vec<States>,
     /// Of a sliding window: the oldest pane that counts at the time of the snapshot.
     pub first_pane: Option<i64>,
 }
 
 impl Frozen {
     pub fn rows(&self) -> usize {
-        self.batches.iter().map(RecordBatch::num_rows).sum::<usize>()
+        self.batches.iter().map(|b| b.num_rows()).sum::<usize>()
             + self.runs.iter().map(|r| r.rows() as usize).sum::<usize>()
     }
 }
@@ -55,7 +56,7 @@ impl Frozen {
 pub struct Task {
     epoch: u64,
     start: usize,
-    pub batches: Vec<RecordBatch>,
+    pub batches: Vec<States>,
 }
 
 impl ViewState {
@@ -63,7 +64,7 @@ impl ViewState {
         let mut active = Fold::new(&aggregation)?;
         // A view without GROUP BY has its row from the start.
         let frozen = match &mut active {
-            Fold::Global { .. } => vec![active.freeze(&aggregation)?],
+            Fold::Global { .. } => vec![active.freeze(&aggregation)?.into()],
             _ => Vec::new(),
         };
         Ok(Self { aggregation, active, frozen, runs: Vec::new(), pinned: 0, epoch: 0, first_pane: i64::MIN })
@@ -90,7 +91,7 @@ impl ViewState {
 
     /// Appends a frozen batch and merges small neighbours, so that their number stays logarithmic.
     fn push(&mut self, batch: RecordBatch) -> Result<()> {
-        self.frozen.push(batch);
+        self.frozen.push(batch.into());
         while let [.., a, b] = &self.frozen[self.pinned.min(self.frozen.len())..] {
             let rows = a.num_rows() + b.num_rows();
             if rows > INLINE_MERGE_ROWS_MAX || a.num_rows() > 2 * b.num_rows() {
@@ -98,7 +99,7 @@ impl ViewState {
             }
             let merged = self.aggregation.combine(&[a.clone(), b.clone()])?;
             self.frozen.truncate(self.frozen.len() - 2);
-            self.frozen.push(merged);
+            self.frozen.push(merged.into());
         }
         Ok(())
     }
@@ -137,7 +138,7 @@ impl ViewState {
     }
 
     /// Puts the merge of a task's batches in their place.
-    pub fn finish_merge(&mut self, task: &Task, merged: RecordBatch) {
+    pub fn finish_merge(&mut self, task: &Task, merged: States) {
         if self.end_task(task) {
             self.frozen.splice(task.start..task.start + task.batches.len(), [merged]);
         }
@@ -172,6 +173,11 @@ impl ViewState {
         wanted
     }
 
+    /// Large parts without an index.
+    pub fn without_index(&self) -> Vec<States> {
+        self.frozen.iter().filter(|states| states.wants_index()).cloned().collect()
+    }
+
     pub fn runs(&self) -> &[Arc<Run>] {
         &self.runs
     }
@@ -179,7 +185,7 @@ impl ViewState {
     /// Sets the state that a checkpoint holds.
     pub fn restore(&mut self, batches: Vec<RecordBatch>, runs: Vec<Arc<Run>>) -> Result<()> {
         self.active = Fold::new(&self.aggregation)?;
-        self.frozen = batches;
+        self.frozen = batches.into_iter().map(States::from).collect();
         self.runs = runs;
         self.epoch += 1;
         self.pinned = 0;
@@ -193,7 +199,7 @@ impl ViewState {
             return Ok(Vec::new());
         }
         self.freeze_active()?;
-        let kept = self.frozen.iter().map(|batch| window::from_pane(batch, first));
+        let kept = self.frozen.iter().map(|batch| window::from_pane(batch, first).map(States::from));
         self.frozen = kept.collect::<Result<_, _>>()?;
         self.frozen.retain(|batch| batch.num_rows() > 0);
         let from = window::key_from(first)?;
@@ -214,12 +220,12 @@ impl ViewState {
 
     pub fn groups(&self) -> usize {
         self.active.groups()
-            + self.frozen.iter().map(RecordBatch::num_rows).sum::<usize>()
+            + self.frozen.iter().map(|b| b.num_rows()).sum::<usize>()
             + self.runs.iter().map(|r| r.rows() as usize).sum::<usize>()
     }
 
     /// Bytes of memory.
     pub fn memory(&self) -> usize {
-        self.active.size() + self.frozen.iter().map(RecordBatch::get_array_memory_size).sum::<usize>()
+        self.active.size() + self.frozen.iter().map(States::memory_bytes).sum::<usize>()
     }
 }
