@@ -122,6 +122,11 @@ pub fn all() -> Vec<Arc<AggregateUDF>> {
         .collect()
 }
 
+/// The first value of a group, for the planner's own use.
+pub fn first() -> AggregateUDF {
+    AggregateUDF::new_from_impl(Aggregate::new("first", extreme::first, Cares::Neither))
+}
+
 /// What DataFusion has beyond PostgreSQL's aggregates; its arguments would not follow PostgreSQL's rules.
 pub fn is_foreign(name: &str) -> bool {
     name.starts_with("approx_")

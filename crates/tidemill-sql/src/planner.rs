@@ -13,6 +13,7 @@ mod array_subquery;
 mod clause;
 pub mod coerce;
 mod correlated;
+mod equality;
 mod error;
 mod hint;
 mod lower;
@@ -79,6 +80,7 @@ pub fn configure(builder: SessionStateBuilder) -> SessionStateBuilder {
     let mut rules = Analyzer::new().rules;
     rules.insert(0, Arc::new(set_operation::UnionTypes));
     rules.insert(1, Arc::new(correlated::CorrelatedSubqueries));
+    rules.insert(2, Arc::new(equality::EqualValues));
     let mut functions = builder.scalar_functions().take().unwrap_or_default();
     // A name that is ours must not fall back to DataFusion's function of that name.
     functions.retain(|f| crate::function::registry().function(f.name()).is_empty());

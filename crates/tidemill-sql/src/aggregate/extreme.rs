@@ -24,6 +24,11 @@ pub(super) fn resolve(name: &str, types: &[Type]) -> Option<Resolved> {
     if name == "min" { of::<Least>(types) } else { of::<Greatest>(types) }
 }
 
+/// The first value that is not null, in the order in which events came.
+pub(super) fn first(_: &str, types: &[Type]) -> Option<Resolved> {
+    of::<First>(types)
+}
+
 fn of<S: Side>(types: &[Type]) -> Option<Resolved> {
     let [ty @ Type { scalar, array: false, .. }] = types else { return None };
     match scalar {
@@ -64,21 +69,27 @@ fn fixed<T: Ordered, S: Side>(ty: Type) -> Option<Resolved> {
 
 /// Whether the least or the greatest value is wanted.
 trait Side: Debug + Send + Sync + 'static {
-    /// How a value that replaces the one so far compares with it.
-    const BETTER: Ordering;
+    /// How a value that replaces the one so far compares with it; `None`: the first stays.
+    const BETTER: Option<Ordering>;
 }
 
 #[derive(Debug)]
 struct Least;
 #[derive(Debug)]
 struct Greatest;
+#[derive(Debug)]
+struct First;
 
 impl Side for Least {
-    const BETTER: Ordering = Ordering::Less;
+    const BETTER: Option<Ordering> = Some(Ordering::Less);
 }
 
 impl Side for Greatest {
-    const BETTER: Ordering = Ordering::Greater;
+    const BETTER: Option<Ordering> = Some(Ordering::Greater);
+}
+
+impl Side for First {
+    const BETTER: Option<Ordering> = None;
 }
 
 /// A type of fixed width and its order.
@@ -142,7 +153,7 @@ impl<T: Ordered, S: Side> Moment for Extreme<T, S> {
 
     #[inline]
     fn add(&mut self, value: T::Native) {
-        if self.0.is_none_or(|best| T::compare(value, best) == S::BETTER) {
+        if self.0.is_none_or(|best| S::BETTER == Some(T::compare(value, best))) {
             self.0 = Some(value);
         }
     }
@@ -246,8 +257,8 @@ impl<B: Bytes, S: Side> Moment for ExtremeBytes<B, S> {
     fn add(&mut self, value: &[u8]) {
         // Of equal numbers the last one is shown: 1.500 after 1.5.
         let replaces = |best: &[u8]| match B::key(value).cmp(B::key(best)) {
-            Ordering::Equal => value != best,
-            order => order == S::BETTER,
+            Ordering::Equal => S::BETTER.is_some() && value != best,
+            order => S::BETTER == Some(order),
         };
         if self.0.as_deref().is_none_or(replaces) {
             self.0 = Some(value.into());

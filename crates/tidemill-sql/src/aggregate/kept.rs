@@ -4,23 +4,18 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, Decimal128Array, LargeBinaryArray, LargeStringArray, ListArray, StructArray,
-    UInt32Array,
-};
+use arrow::array::{Array, ArrayRef, AsArray, LargeStringArray, ListArray, StructArray, UInt32Array};
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::{SortColumn, SortOptions, concat, lexsort_to_indices, take};
-use arrow::datatypes::{DataType, Field, Fields, IntervalMonthDayNanoType, IntervalUnit};
+use arrow::datatypes::{DataType, Field, Fields};
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result as DfResult;
 use datafusion::logical_expr::{Accumulator, GroupsAccumulator};
 
 use super::{Function, Resolved};
-use crate::calendar::interval_order_key;
 use crate::error::{Result, SqlError, SqlState};
-use crate::function::{canonical_json, external, quote_json};
-use crate::numeric::Numeric;
+use crate::function::{canonical_json, external, quote_json, sort_key};
 use crate::types::{Scalar, Type};
 
 pub(super) fn resolve(name: &str, types: &[Type]) -> Option<Resolved> {
@@ -103,17 +98,16 @@ impl Kept {
         if self.orders.is_empty() && !self.is_distinct || columns[0].is_empty() {
             return Ok(columns);
         }
-        let mut sort: Vec<_> = columns[arguments..]
-            .iter()
-            .zip(&self.orders)
-            .map(|(column, order)| SortColumn { values: sort_key(column), options: Some(order.options) })
-            .collect();
+        let mut sort = Vec::with_capacity(columns.len());
+        for (column, order) in columns[arguments..].iter().zip(&self.orders) {
+            sort.push(SortColumn { values: keyed(column)?, options: Some(order.options) });
+        }
         if self.is_distinct {
             // Nulls last, as PostgreSQL sorts to find repetitions.
             let options = Some(SortOptions { descending: false, nulls_first: false });
-            sort.extend(
-                columns[..arguments].iter().map(|column| SortColumn { values: sort_key(column), options }),
-            );
+            for column in &columns[..arguments] {
+                sort.push(SortColumn { values: keyed(column)?, options });
+            }
         }
         let mut order = stable(&sort)?;
         if self.is_distinct {
@@ -240,18 +234,8 @@ impl Accumulator for Rows {
 }
 
 /// A column that Arrow orders as PostgreSQL orders the values, and in which equal values are equal.
-fn sort_key(column: &ArrayRef) -> ArrayRef {
-    match column.data_type() {
-        DataType::LargeBinary => {
-            let keys = column.as_binary::<i64>().iter().map(|bytes| bytes.map(Numeric::key));
-            Arc::new(keys.collect::<LargeBinaryArray>())
-        }
-        DataType::Interval(IntervalUnit::MonthDayNano) => {
-            let keys = column.as_primitive::<IntervalMonthDayNanoType>().iter();
-            Arc::new(keys.map(|interval| interval.map(interval_order_key)).collect::<Decimal128Array>())
-        }
-        _ => Arc::clone(column),
-    }
+fn keyed(column: &ArrayRef) -> DfResult<ArrayRef> {
+    sort_key(column).map_err(external)
 }
 
 /// The order of the rows; equal ones stay as they are.
@@ -264,7 +248,7 @@ fn stable(sort: &[SortColumn]) -> DfResult<UInt32Array> {
 
 /// Of equal rows, which are neighbours, the first.
 fn without_repetitions(columns: &[ArrayRef], order: &UInt32Array) -> DfResult<UInt32Array> {
-    let keys: Vec<_> = columns.iter().map(sort_key).collect();
+    let keys = columns.iter().map(keyed).collect::<DfResult<Vec<_>>>()?;
     let fields = keys.iter().map(|key| SortField::new(key.data_type().clone())).collect();
     let rows = RowConverter::new(fields)?.convert_columns(&keys)?;
     let mut last = None;

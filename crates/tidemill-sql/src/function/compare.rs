@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, Decimal128Builder, LargeBinaryArray, LargeBinaryBuilder};
-use arrow::datatypes::DataType;
+use arrow::array::{Array, ArrayRef, AsArray, Decimal128Builder, LargeBinaryArray, LargeBinaryBuilder};
+use arrow::datatypes::{DataType, Float32Type, Float64Type, IntervalMonthDayNanoType};
 use datafusion::logical_expr::expr::BinaryExpr;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -17,23 +17,7 @@ use crate::types::{Scalar, Type};
 
 pub(super) fn register(r: &mut Registry) {
     use Scalar::*;
-    let plain = [
-        Bool,
-        Int2,
-        Int4,
-        Int8,
-        Float4,
-        Float8,
-        Text,
-        Bytea,
-        Date,
-        Time,
-        Timestamp,
-        Timestamptz,
-        Uuid,
-        Jsonb,
-        Oid,
-    ];
+    let plain = [Bool, Int2, Int4, Int8, Text, Bytea, Date, Time, Timestamp, Timestamptz, Uuid, Jsonb, Oid];
     for scalar in plain {
         for array in [false, true] {
             let ty = Type { array, ..Type::new(scalar) };
@@ -42,24 +26,25 @@ pub(super) fn register(r: &mut Registry) {
     }
     // With one of these, `float4 = int4` compares as float8.
     for (left, right) in [(Float4, Float8), (Float8, Float4)] {
-        register_for(r, Type::new(left), Type::new(right), PLAIN);
+        register_for(r, Type::new(left), Type::new(right), KEYED);
+    }
+    for scalar in [Float4, Float8] {
+        register_for(r, Type::new(scalar), Type::new(scalar), KEYED);
+        register_for(r, Type::array(scalar), Type::array(scalar), PLAIN);
     }
     for scalar in [Numeric, Interval] {
-        register_for(
-            r,
-            Type::new(scalar),
-            Type::new(scalar),
-            [
-                |args| keyed(Operator::Eq, args),
-                |args| keyed(Operator::NotEq, args),
-                |args| keyed(Operator::Lt, args),
-                |args| keyed(Operator::LtEq, args),
-                |args| keyed(Operator::Gt, args),
-                |args| keyed(Operator::GtEq, args),
-            ],
-        );
+        register_for(r, Type::new(scalar), Type::new(scalar), KEYED);
     }
 }
+
+const KEYED: [fn(Vec<Expr>) -> Result<Expr>; 6] = [
+    |args| keyed(Operator::Eq, args),
+    |args| keyed(Operator::NotEq, args),
+    |args| keyed(Operator::Lt, args),
+    |args| keyed(Operator::LtEq, args),
+    |args| keyed(Operator::Gt, args),
+    |args| keyed(Operator::GtEq, args),
+];
 
 const PLAIN: [fn(Vec<Expr>) -> Result<Expr>; 6] = [
     |args| comparison(Operator::Eq, args),
@@ -83,11 +68,11 @@ fn comparison(op: Operator, args: Vec<Expr>) -> Result<Expr> {
 }
 
 fn keyed(op: Operator, args: Vec<Expr>) -> Result<Expr> {
-    comparison(op, args.into_iter().map(|arg| ScalarUDF::new_from_impl(Key::new()).call(vec![arg])).collect())
+    comparison(op, args.into_iter().map(Key::call).collect())
 }
 
-/// What to compare, hash and group by instead of a numeric (its bytes without the scale) or an interval (its length with
-/// months of 30 days, as PostgreSQL compares intervals).
+/// What to compare, hash and group by instead of a numeric (its bytes without the scale), an interval (its length with
+/// months of 30 days, as PostgreSQL compares intervals) or a float (there is one zero, and one NaN, which is the largest).
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     signature: Signature,
@@ -96,6 +81,19 @@ pub struct Key {
 impl Key {
     fn new() -> Self {
         Self { signature: Signature::any(1, Volatility::Immutable) }
+    }
+
+    pub fn call(value: Expr) -> Expr {
+        ScalarUDF::new_from_impl(Key::new()).call(vec![value])
+    }
+
+    /// Whether an expression is such a key already.
+    pub fn is_call(expr: &Expr) -> bool {
+        match expr {
+            Expr::Alias(alias) => Key::is_call(&alias.expr),
+            Expr::ScalarFunction(function) => function.func.inner().downcast_ref::<Key>().is_some(),
+            _ => false,
+        }
     }
 }
 
@@ -111,6 +109,7 @@ impl ScalarUDFImpl for Key {
     fn return_type(&self, args: &[DataType]) -> datafusion::error::Result<DataType> {
         Ok(match args {
             [DataType::Interval(_)] => DataType::Decimal128(38, 0),
+            [float @ (DataType::Float32 | DataType::Float64)] => float.clone(),
             _ => DataType::LargeBinary,
         })
     }
@@ -124,15 +123,24 @@ impl ScalarUDFImpl for Key {
     }
 }
 
-pub(super) fn key(array: &ArrayRef) -> Result<ArrayRef> {
+/// The keys of values; of a type whose bytes compare as its values do, these.
+pub fn key(array: &ArrayRef) -> Result<ArrayRef> {
+    if let Some(floats) = array.as_primitive_opt::<Float64Type>() {
+        let plain = |x: f64| if x.is_nan() { f64::NAN } else { x + 0.0 };
+        return Ok(Arc::new(floats.unary::<_, Float64Type>(plain)));
+    }
+    if let Some(floats) = array.as_primitive_opt::<Float32Type>() {
+        let plain = |x: f32| if x.is_nan() { f32::NAN } else { x + 0.0 };
+        return Ok(Arc::new(floats.unary::<_, Float32Type>(plain)));
+    }
     if let Some(numerics) = array.as_any().downcast_ref::<LargeBinaryArray>() {
         let mut out = LargeBinaryBuilder::with_capacity(numerics.len(), numerics.value_data().len());
         numerics.iter().for_each(|value| out.append_option(value.map(Numeric::key)));
         return Ok(Arc::new(out.finish()));
     }
-    let intervals =
-        arrow::array::AsArray::as_primitive_opt::<arrow::datatypes::IntervalMonthDayNanoType>(array)
-            .ok_or_else(|| SqlError::internal(format!("no key for {}", array.data_type())))?;
+    let Some(intervals) = array.as_primitive_opt::<IntervalMonthDayNanoType>() else {
+        return Ok(Arc::clone(array));
+    };
     let mut out = Decimal128Builder::with_capacity(intervals.len())
         .with_precision_and_scale(38, 0)
         .map_err(|e| SqlError::internal(e.to_string()))?;

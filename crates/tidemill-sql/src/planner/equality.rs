@@ -1,0 +1,279 @@
+//! The analyzer rule by which values that are equal are taken as equal, whatever their bytes.
+//!
+//! `1.0` and `1.00` are one numeric, a month and thirty days one interval, zero and minus zero one float. Comparisons see
+//! to that themselves; where a plan groups, joins or sorts, this rule puts the key of the value ([`Key`]) in the place of
+//! the value. A group shows the first of its values.
+//!
+//! ```text
+//! Aggregate: n, count(*)     =>    Projection: first(n) AS n, count(*)
+//!                                    Aggregate: sort_key(n), first(n), count(*)
+//! ```
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema};
+use datafusion::error::Result;
+use datafusion::functions::encoding::expr_fn::encode;
+use datafusion::logical_expr::expr::{AggregateFunction, InSubquery, Sort as SortExpr, WindowFunction};
+use datafusion::logical_expr::{
+    Aggregate, Distinct, DistinctOn, Expr, ExprSchemable, Join, LogicalPlan, Projection, Sort, Subquery,
+    Window, lit,
+};
+use datafusion::optimizer::analyzer::AnalyzerRule;
+
+use crate::aggregate;
+use crate::function::Key;
+
+#[derive(Debug)]
+pub struct EqualValues;
+
+impl AnalyzerRule for EqualValues {
+    fn name(&self) -> &str {
+        "postgresql_equal_values"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.transform_up_with_subqueries(|plan| {
+            let plan = memberships(plan)?;
+            plan.transform_data(|plan| match plan {
+                LogicalPlan::Aggregate(aggregate) => group(aggregate),
+                LogicalPlan::Distinct(Distinct::All(input)) => distinct(input),
+                LogicalPlan::Distinct(Distinct::On(on)) => distinct_on(on),
+                LogicalPlan::Join(join) => join_keys(join),
+                LogicalPlan::Sort(sort) => order(sort),
+                LogicalPlan::Window(window) => windows(window),
+                other => Ok(Transformed::no(other)),
+            })
+        })
+        .map(|transformed| transformed.data)
+    }
+}
+
+/// Whether values may be equal and differ in their bytes, and whether the key can be shown in place of the value.
+enum Kind {
+    Exact,
+    KeyIsShown,
+    FirstIsShown,
+}
+
+fn kind(expr: &Expr, schema: &DFSchema) -> Result<Kind> {
+    if Key::is_call(expr) {
+        return Ok(Kind::Exact);
+    }
+    Ok(match expr.get_type(schema)? {
+        DataType::Float32 | DataType::Float64 => Kind::KeyIsShown,
+        DataType::LargeBinary | DataType::Interval(_) => Kind::FirstIsShown,
+        _ => Kind::Exact,
+    })
+}
+
+/// The expression to compare instead of this one.
+fn keyed(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    Ok(match kind(&expr, schema)? {
+        Kind::Exact => Transformed::no(expr),
+        Kind::KeyIsShown | Kind::FirstIsShown => Transformed::yes(Key::call(expr.unalias())),
+    })
+}
+
+fn all_keyed(exprs: Vec<Expr>, schema: &DFSchema) -> Result<Transformed<Vec<Expr>>> {
+    let mut changed = false;
+    let mut all = Vec::with_capacity(exprs.len());
+    for expr in exprs {
+        let expr = keyed(expr, schema)?;
+        changed |= expr.transformed;
+        all.push(expr.data);
+    }
+    Ok(if changed { Transformed::yes(all) } else { Transformed::no(all) })
+}
+
+fn all_sorted(sorts: Vec<SortExpr>, schema: &DFSchema) -> Result<Transformed<Vec<SortExpr>>> {
+    let exprs = all_keyed(sorts.iter().map(|sort| sort.expr.clone()).collect(), schema)?;
+    let sorted = sorts.into_iter().zip(exprs.data).map(|(sort, expr)| SortExpr { expr, ..sort }).collect();
+    Ok(if exprs.transformed { Transformed::yes(sorted) } else { Transformed::no(sorted) })
+}
+
+fn group(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
+    let schema = Arc::clone(aggregate.input.schema());
+    let plain = || Ok(Transformed::no(LogicalPlan::Aggregate(aggregate.clone())));
+    if aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_))) {
+        return plain();
+    }
+    let mut changed = false;
+    let mut aggregates = Vec::with_capacity(aggregate.aggr_expr.len());
+    for expr in &aggregate.aggr_expr {
+        let expr = distinct_count(expr.clone(), &schema)?;
+        changed |= expr.transformed;
+        aggregates.push(expr.data);
+    }
+    let mut groups = Vec::with_capacity(aggregate.group_expr.len());
+    // Where the values of each group are.
+    let mut shown = Vec::with_capacity(aggregate.group_expr.len());
+    for (i, expr) in aggregate.group_expr.iter().enumerate() {
+        let kind = kind(expr, &schema)?;
+        changed |= !matches!(kind, Kind::Exact);
+        shown.push(if let Kind::FirstIsShown = kind { groups_len(&aggregate) + aggregates.len() } else { i });
+        groups.push(match kind {
+            Kind::Exact => expr.clone(),
+            Kind::KeyIsShown | Kind::FirstIsShown => Key::call(expr.clone().unalias()),
+        });
+        if let Kind::FirstIsShown = kind {
+            aggregates.push(
+                aggregate::first().call(vec![expr.clone().unalias()]).alias(format!("first value of {i}")),
+            );
+        }
+    }
+    if !changed {
+        return plain();
+    }
+    shown.extend(groups_len(&aggregate)..aggregate.schema.fields().len());
+    let below = Aggregate::try_new(Arc::clone(&aggregate.input), groups, aggregates)?;
+    renamed(LogicalPlan::Aggregate(below), &shown, &aggregate.schema)
+}
+
+fn groups_len(aggregate: &Aggregate) -> usize {
+    aggregate.group_expr.len()
+}
+
+/// The columns `shown` of a plan under the names of a schema.
+fn renamed(plan: LogicalPlan, shown: &[usize], names: &DFSchema) -> Result<Transformed<LogicalPlan>> {
+    let column = |(i, &at): (usize, &usize)| {
+        let from = Column::from(plan.schema().qualified_field(at));
+        let (relation, field) = names.qualified_field(i);
+        if from.relation.as_ref() == relation && from.name == *field.name() {
+            return Expr::Column(from);
+        }
+        Expr::Column(from).alias_qualified(relation.cloned(), field.name())
+    };
+    let exprs = shown.iter().enumerate().map(column).collect();
+    Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?)))
+}
+
+/// `count(DISTINCT x)` counts what differs; our own aggregates mind that themselves.
+fn distinct_count(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    expr.transform_up(|expr| match expr {
+        Expr::AggregateFunction(AggregateFunction { func, mut params })
+            if params.distinct && func.name() == "count" =>
+        {
+            let args = all_keyed(std::mem::take(&mut params.args), schema)?;
+            params.args = args.data;
+            let expr = Expr::AggregateFunction(AggregateFunction { func, params });
+            Ok(if args.transformed { Transformed::yes(expr) } else { Transformed::no(expr) })
+        }
+        other => Ok(Transformed::no(other)),
+    })
+}
+
+fn distinct(input: Arc<LogicalPlan>) -> Result<Transformed<LogicalPlan>> {
+    let columns = input.schema().columns().into_iter().map(Expr::Column).collect::<Vec<_>>();
+    if !all_keyed(columns.clone(), input.schema())?.transformed {
+        return Ok(Transformed::no(LogicalPlan::Distinct(Distinct::All(input))));
+    }
+    group(Aggregate::try_new(input, columns, vec![])?)
+}
+
+fn distinct_on(on: DistinctOn) -> Result<Transformed<LogicalPlan>> {
+    let schema = Arc::clone(on.input.schema());
+    let exprs = all_keyed(on.on_expr.clone(), &schema)?;
+    let sorts = all_sorted(on.sort_expr.clone().unwrap_or_default(), &schema)?;
+    if !exprs.transformed && !sorts.transformed {
+        return Ok(Transformed::no(LogicalPlan::Distinct(Distinct::On(on))));
+    }
+    let sort_expr = on.sort_expr.is_some().then_some(sorts.data);
+    let on = DistinctOn { on_expr: exprs.data, sort_expr, ..on };
+    Ok(Transformed::yes(LogicalPlan::Distinct(Distinct::On(on))))
+}
+
+fn join_keys(mut join: Join) -> Result<Transformed<LogicalPlan>> {
+    let mut changed = false;
+    for (left, right) in &mut join.on {
+        for (side, schema) in [(left, join.left.schema()), (right, join.right.schema())] {
+            let key = keyed(side.clone(), schema)?;
+            changed |= key.transformed;
+            *side = key.data;
+        }
+    }
+    let plan = LogicalPlan::Join(join);
+    Ok(if changed { Transformed::yes(plan) } else { Transformed::no(plan) })
+}
+
+fn order(mut sort: Sort) -> Result<Transformed<LogicalPlan>> {
+    let exprs = all_sorted(std::mem::take(&mut sort.expr), sort.input.schema())?;
+    sort.expr = exprs.data;
+    let plan = LogicalPlan::Sort(sort);
+    Ok(if exprs.transformed { Transformed::yes(plan) } else { Transformed::no(plan) })
+}
+
+fn windows(window: Window) -> Result<Transformed<LogicalPlan>> {
+    let schema = Arc::clone(window.input.schema());
+    let mut changed = false;
+    let mut exprs = Vec::with_capacity(window.window_expr.len());
+    for expr in &window.window_expr {
+        let expr = expr.clone().transform_up(|expr| match expr {
+            Expr::WindowFunction(function) => window_keys(function, &schema),
+            other => Ok(Transformed::no(other)),
+        })?;
+        changed |= expr.transformed;
+        exprs.push(expr.data);
+    }
+    if !changed {
+        return Ok(Transformed::no(LogicalPlan::Window(window)));
+    }
+    let shown: Vec<usize> = (0..window.schema.fields().len()).collect();
+    let below = Window::try_new(exprs, Arc::clone(&window.input))?;
+    renamed(LogicalPlan::Window(below), &shown, &window.schema)
+}
+
+fn window_keys(mut function: Box<WindowFunction>, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let partitions = all_keyed(std::mem::take(&mut function.params.partition_by), schema)?;
+    let mut orders = all_sorted(std::mem::take(&mut function.params.order_by), schema)?;
+    for sort in &mut orders.data {
+        if is_bytes(&sort.expr.get_type(schema)?) {
+            let bytes = std::mem::take(&mut sort.expr);
+            sort.expr = encode(bytes, lit("hex"));
+            orders.transformed = true;
+        }
+    }
+    let changed = partitions.transformed || orders.transformed;
+    function.params.partition_by = partitions.data;
+    function.params.order_by = orders.data;
+    let expr = Expr::WindowFunction(function);
+    Ok(if changed { Transformed::yes(expr) } else { Transformed::no(expr) })
+}
+
+/// The default frame of a window is a range, and DataFusion has no ranges of bytes. Their digits are in the same order.
+fn is_bytes(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::FixedSizeBinary(_))
+}
+
+/// `x IN (SELECT …)`, which becomes a join later.
+fn memberships(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let schemas: Vec<DFSchema> = plan.inputs().iter().map(|input| input.schema().as_ref().clone()).collect();
+    let mut schema = DFSchema::empty();
+    for input in &schemas {
+        schema.merge(input);
+    }
+    plan.map_expressions(|expr| {
+        expr.transform_up(|expr| match expr {
+            Expr::InSubquery(membership) => membership_keys(membership, &schema),
+            other => Ok(Transformed::no(other)),
+        })
+    })
+}
+
+fn membership_keys(membership: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let key = keyed(*membership.expr, schema)?;
+    if !key.transformed {
+        let membership = InSubquery { expr: Box::new(key.data), ..membership };
+        return Ok(Transformed::no(Expr::InSubquery(membership)));
+    }
+    let Subquery { subquery, outer_ref_columns, spans } = membership.subquery;
+    let columns = subquery.schema().columns().into_iter();
+    let exprs = columns.map(|column| Key::call(Expr::Column(column))).collect();
+    let subquery = Arc::new(LogicalPlan::Projection(Projection::try_new(exprs, subquery)?));
+    let subquery = Subquery { subquery, outer_ref_columns, spans };
+    let negated = membership.negated;
+    Ok(Transformed::yes(Expr::InSubquery(InSubquery { expr: Box::new(key.data), subquery, negated })))
+}
