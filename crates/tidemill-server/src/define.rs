@@ -53,6 +53,7 @@ pub async fn plan_view(
     let view = View::new(ViewId(oid), Arc::new(plan), object.active).map_err(|e| e.into_sql(plan_error))?;
     let view = Arc::new(view);
     let table = Arc::new(ViewTable::new(Arc::clone(&view), schema));
+    view.set_time_to_live(option::time_to_live(&object.options.written, &table)?);
     Ok(ContinuousView { oid, object, view, table })
 }
 
@@ -283,7 +284,7 @@ fn check_options(create: &CreateView, has_clause: bool) -> Result<Vec<Notice>> {
                     format!("option \"{}\" has no effect: states are not kept in pages", option.name);
                 notices.push(Notice::new(message));
             }
-            ("sw" | "max_age" | "step_factor", _) => {}
+            ("sw" | "max_age" | "step_factor" | "ttl" | "ttl_column", _) => {}
             (name, _) => {
                 return Err(SqlError::unsupported(format!(
                     "option \"{name}\" of a continuous view is not supported yet"
@@ -452,6 +453,29 @@ pub async fn set_active(server: &Server, names: &[Name], active: bool) -> Result
     Ok(views.len())
 }
 
+/// `set_ttl`: gives a view another time to live, or none.
+async fn set_ttl(server: &Server, name: &Name, ttl: Option<(&str, &str)>) -> Result<()> {
+    let _change = server.catalog.change.lock().await;
+    let view = server.catalog.view(public(name)?)?;
+    if view.view.plan.window.is_some() {
+        let message = format!("\"{}\" has a sliding window, which drops its events itself", view.object.name);
+        return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+    }
+    let mut object = ViewObject { active: view.view.is_active(), ..view.object.clone() };
+    object.options.written.retain(|(name, _)| name != "ttl" && name != "ttl_column");
+    if let Some((ttl, column)) = ttl {
+        object.options.written.push(("ttl".into(), ttl.into()));
+        object.options.written.push(("ttl_column".into(), column.into()));
+    }
+    let time_to_live = option::time_to_live(&object.options.written, &view.table)?;
+    server.catalog.persist(&[Change::PutView(view.oid, &object)])?;
+    view.view.set_time_to_live(time_to_live);
+    let (oid, table) = (view.oid, Arc::clone(&view.table));
+    let changed = ContinuousView { oid, object, view: Arc::clone(&view.view), table };
+    server.catalog.install(Relation::View(Arc::new(changed)));
+    Ok(())
+}
+
 /// What PipelineDB 1.x's scripts create is built in; there is no other extension.
 pub fn create_extension(name: &Name, if_not_exists: bool) -> Result<Vec<Notice>> {
     let shown = &name.name;
@@ -475,6 +499,9 @@ pub async fn carry_out(server: &Server, command: Command) -> Result<()> {
         Command::Truncate(name) => {
             let view = server.catalog.view(public(&of_parts(&name, 0)?)?)?;
             server.engine.truncate(view.id()).await.map_err(|e| e.into_sql(plan_error))
+        }
+        Command::SetTtl { view, ttl, column } => {
+            set_ttl(server, &of_parts(&view, 0)?, ttl.as_deref().zip(column.as_deref())).await
         }
         Command::Flush => server.engine.flush().await.map_err(|e| e.into_sql(plan_error)),
     }

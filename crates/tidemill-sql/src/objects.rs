@@ -40,6 +40,12 @@ pub enum Command {
     Deactivate(Option<Vec<String>>),
     /// Forgets a view's state.
     Truncate(Vec<String>),
+    /// Gives a view a time to live, as an interval and a column; without both it has none.
+    SetTtl {
+        view: Vec<String>,
+        ttl: Option<String>,
+        column: Option<String>,
+    },
     /// Returns when everything accepted so far is visible.
     Flush,
 }

@@ -295,6 +295,7 @@ impl Engine {
         for view in &views {
             let mut frozen = view.state.lock().freeze()?;
             frozen.first_pane = view.plan.window.map(|window| window.first_pane(now_us));
+            frozen.alive = view.time_to_live().map(|time_to_live| time_to_live.at(now_us));
             states.insert(view.id, frozen);
         }
         running::append_running(&views, &mut states, self.shared.options.publish_delay)?;

@@ -9,6 +9,7 @@ pub mod front;
 pub mod log;
 pub mod run;
 pub mod stream;
+pub mod ttl;
 pub mod view;
 pub mod window;
 

@@ -8,12 +8,13 @@ mod state;
 mod states;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use arrow::array::RecordBatch;
 use parking_lot::Mutex;
 
 use crate::engine::Running;
+use crate::ttl::{Alive, TimeToLive};
 
 pub use exec::{Snapshot, StateExec, ViewTable, as_view, state_views};
 pub use plan::{ViewPlan, compile};
@@ -33,6 +34,9 @@ pub struct View {
     pub(crate) state: Mutex<ViewState>,
     /// Writes that have not ended and that readers may see.
     pub(crate) running: Mutex<Vec<Arc<Running>>>,
+    time_to_live: Mutex<Option<TimeToLive>>,
+    /// When what had expired was last looked for.
+    buried_us: AtomicI64,
     /// Somebody has looked up keys: large parts of the state are worth an index.
     looked_up: AtomicBool,
     pub stats: ViewStats,
@@ -62,6 +66,8 @@ impl View {
             active: AtomicBool::new(active),
             state,
             running: Mutex::default(),
+            time_to_live: Mutex::default(),
+            buried_us: AtomicI64::new(i64::MIN),
             looked_up: AtomicBool::new(false),
             stats: ViewStats::default(),
         })
@@ -98,6 +104,25 @@ impl View {
 
     pub fn is_active(&self) -> bool {
         self.active.load(Ordering::Acquire)
+    }
+
+    pub fn time_to_live(&self) -> Option<TimeToLive> {
+        *self.time_to_live.lock()
+    }
+
+    pub fn set_time_to_live(&self, time_to_live: Option<TimeToLive>) {
+        *self.time_to_live.lock() = time_to_live;
+    }
+
+    /// What is alive, if it is time to take away what is not.
+    pub(crate) fn alive_if_due(&self, now_us: i64) -> Option<Alive> {
+        let time_to_live = self.time_to_live()?;
+        let last = self.buried_us.load(Ordering::Relaxed);
+        if now_us < last.saturating_add(time_to_live.period_us()) {
+            return None;
+        }
+        self.buried_us.store(now_us, Ordering::Relaxed);
+        Some(time_to_live.at(now_us))
     }
 
     pub(crate) fn is_looked_up(&self) -> bool {

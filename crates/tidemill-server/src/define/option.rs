@@ -1,32 +1,49 @@
-//! `WITH (sw = …, step_factor = …)`: the sliding window of a continuous view.
+//! `WITH (sw = …, step_factor = …, ttl = …, ttl_column = …)`: sliding window and time to live of a continuous view.
 
 use tidemill_sql::statement::ViewOption;
 use tidemill_sql::text::parse_interval;
 use tidemill_sql::{Result, SqlError, SqlState};
+use tidemill_stream::ttl::{TimeToLive, is_time};
+use tidemill_stream::view::ViewTable;
 use tidemill_stream::window::Window;
 
 /// Percent of the window that a pane is, unless the view says otherwise.
 const STEP_FACTOR: u8 = 5;
 const DAY_US: i64 = 86_400_000_000;
 const DAYS_PER_MONTH: i64 = 30;
+/// The shortest time to live.
+const TTL_MIN_US: i64 = 1_000_000;
 
 /// Refuses values that make no sense, where they stand.
 /// With `has_clause`, the query's WHERE makes a window.
 pub fn check(options: &[ViewOption], has_clause: bool) -> Result<()> {
     let mut written: Vec<(String, String)> = Vec::new();
     for option in options {
-        if let "sw" | "max_age" | "step_factor" = option.name.as_str() {
+        if let "sw" | "max_age" | "step_factor" | "ttl" | "ttl_column" = option.name.as_str() {
             let value = option.value.clone().unwrap_or_default();
             if written.iter().any(|(name, _)| kind(name) == kind(&option.name)) {
                 let message = format!("parameter \"{}\" specified more than once", option.name);
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).with_position(option.position));
             }
             written.push((option.name.clone(), value));
-            parse_one(&option.name, written.last().map_or("", |(_, v)| v.as_str()))
-                .map_err(|e| e.with_position(option.position))?;
+            if option.name != "ttl_column" {
+                parse_one(&option.name, written.last().map_or("", |(_, v)| v.as_str()))
+                    .map_err(|e| e.with_position(option.position))?;
+            }
         }
     }
     let has = |k| options.iter().find(|o| kind(&o.name) == k);
+    match (has("ttl"), has("ttl_column")) {
+        (Some(ttl), _) if has_clause || has("sw").is_some() => {
+            let message = "a time to live and a sliding window are given, and a window has its own";
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).with_position(ttl.position));
+        }
+        (Some(alone), None) | (None, Some(alone)) => {
+            let message = "\"ttl\" and \"ttl_column\" can only be specified together";
+            return Err(invalid(message.into()).with_position(alone.position));
+        }
+        _ => {}
+    }
     match (has("sw"), has("step_factor")) {
         (Some(sw), _) if has_clause => {
             let message =
@@ -68,6 +85,34 @@ pub fn window(options: &[(String, String)], clause: Option<&str>) -> Result<Opti
     Ok(span_us.map(|span_us| Window::new(span_us, step)))
 }
 
+/// The time to live that a view's options ask for.
+pub fn time_to_live(options: &[(String, String)], table: &ViewTable) -> Result<Option<TimeToLive>> {
+    let value =
+        |wanted: &str| options.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
+    let (Some(ttl), Some(column)) = (value("ttl"), value("ttl_column")) else { return Ok(None) };
+    Ok(Some(TimeToLive { column: time_column(table, column)?, us: parse_one("ttl", ttl)? }))
+}
+
+/// The column of the view's groups, or of its rows, that has their time.
+fn time_column(table: &ViewTable, name: &str) -> Result<usize> {
+    let schema = datafusion::catalog::TableProvider::schema(table);
+    let Some((at, field)) = schema.column_with_name(name) else {
+        return Err(SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"))
+            .with_hint("\"ttl_column\" names a column of the view."));
+    };
+    if !is_time(field.data_type()) {
+        let message = format!("ttl_column \"{name}\" must be of type timestamp with or without time zone");
+        return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message));
+    }
+    table.given(at).ok_or_else(|| {
+        SqlError::new(
+            SqlState::INVALID_COLUMN_REFERENCE,
+            format!("ttl_column \"{name}\" must be in GROUP BY"),
+        )
+        .with_hint("Groups expire by a time that all their events share, such as a minute.")
+    })
+}
+
 /// `max_age` is what `sw` was called before.
 fn kind(name: &str) -> &str {
     if name == "max_age" { "sw" } else { name }
@@ -84,6 +129,9 @@ fn parse_one(name: &str, value: &str) -> Result<i64> {
     let interval = parse_interval(value.as_bytes())?;
     let days = i64::from(interval.months) * DAYS_PER_MONTH + i64::from(interval.days);
     match days.checked_mul(DAY_US).and_then(|us| us.checked_add(interval.nanoseconds / 1000)) {
+        Some(us) if us < TTL_MIN_US && name == "ttl" => {
+            Err(invalid("\"ttl\" must be at least 1 second".into()))
+        }
         Some(us) if us > 0 => Ok(us),
         _ => Err(invalid(format!("\"{name}\" must be a positive interval"))),
     }

@@ -1,5 +1,5 @@
 //! Functions that tell the server to do something with continuous views: `activate`, `deactivate`,
-//! `truncate_continuous_view`, `flush`. Each row is carried out once, in order.
+//! `truncate_continuous_view`, `set_ttl`, `flush`. Each row is carried out once, in order.
 
 use std::sync::Arc;
 
@@ -14,8 +14,9 @@ use datafusion::logical_expr::{
 
 use super::object::identifiers;
 use super::{Param, Registry, Returns, external};
-use crate::error::Result;
+use crate::error::{Result, SqlError};
 use crate::objects::Command;
+use crate::planner::coerce;
 use crate::planner::vars::SessionVars;
 use crate::types::{Scalar, Type};
 
@@ -30,12 +31,20 @@ pub(super) fn register(r: &mut Registry) {
     r.native("deactivate", &[], Returns::Is(BOOL), |args| Ok(call(Act::Deactivate, args)));
     r.native("deactivate", &[text], Returns::Is(BOOL), |args| Ok(call(Act::Deactivate, args)));
     r.native("truncate_continuous_view", &[text], Returns::Is(VOID), |args| Ok(call(Act::Truncate, args)));
+    let interval = Param::Is(Type::new(Scalar::Interval));
+    r.native("set_ttl", &[text, interval, text], Returns::Is(VOID), |args| {
+        let [view, ttl, column] =
+            <[Expr; 3]>::try_from(args).map_err(|_| SqlError::internal("set_ttl has three arguments"))?;
+        let text =
+            |ttl| coerce::cast_expr(ttl, Some(Type::new(Scalar::Interval)), VOID, coerce::Context::Explicit);
+        Ok(call(Act::SetTtl, vec![view, text(ttl)?, column]))
+    });
     r.native("flush", &[], Returns::Is(BOOL), |args| Ok(call(Act::Flush, args)));
     r.native("pipeline_flush", &[], Returns::Is(BOOL), |args| Ok(call(Act::Flush, args)));
 }
 
 fn call(act: Act, args: Vec<Expr>) -> Expr {
-    let kinds = vec![TypeSignature::Nullary, TypeSignature::Any(1)];
+    let kinds = vec![TypeSignature::Nullary, TypeSignature::Any(1), TypeSignature::Any(3)];
     let signature = Signature::one_of(kinds, Volatility::Volatile);
     AsyncScalarUDF::new(Arc::new(Commanding { act, signature })).into_scalar_udf().call(args)
 }
@@ -45,6 +54,7 @@ enum Act {
     Activate,
     Deactivate,
     Truncate,
+    SetTtl,
     Flush,
 }
 
@@ -54,16 +64,20 @@ impl Act {
             Act::Activate => "activate",
             Act::Deactivate => "deactivate",
             Act::Truncate => "truncate_continuous_view",
+            Act::SetTtl => "set_ttl",
             Act::Flush => "flush",
         }
     }
 
-    fn command(self, view: Option<&str>) -> Result<Command> {
+    /// `rest`: the arguments behind the name of the view.
+    fn command(self, view: Option<&str>, rest: [Option<&str>; 2]) -> Result<Command> {
         let view = view.map(identifiers).transpose()?;
+        let [ttl, column] = rest.map(|argument| argument.map(str::to_string));
         Ok(match self {
             Act::Activate => Command::Activate(view),
             Act::Deactivate => Command::Deactivate(view),
             Act::Truncate => Command::Truncate(view.unwrap_or_default()),
+            Act::SetTtl => Command::SetTtl { view: view.unwrap_or_default(), ttl, column },
             Act::Flush => Command::Flush,
         })
     }
@@ -89,7 +103,7 @@ impl ScalarUDFImpl for Commanding {
     }
 
     fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
-        Ok(if self.act == Act::Truncate { VOID.arrow() } else { BOOL.arrow() })
+        Ok(if matches!(self.act, Act::Truncate | Act::SetTtl) { VOID.arrow() } else { BOOL.arrow() })
     }
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
@@ -101,21 +115,28 @@ impl ScalarUDFImpl for Commanding {
 impl AsyncScalarUDFImpl for Commanding {
     async fn invoke_async_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         let objects = SessionVars::with(&args, |vars| Arc::clone(&vars.objects));
-        let views = args.args.first().map(|arg| arg.to_array(args.number_rows)).transpose()?;
+        let arrays =
+            args.args.iter().map(|arg| arg.to_array(args.number_rows)).collect::<DfResult<Vec<_>>>()?;
         let mut done = Vec::with_capacity(args.number_rows);
         for row in 0..args.number_rows {
-            let view =
-                views.as_ref().map(|v| v.as_string::<i32>()).map(|v| v.is_valid(row).then(|| v.value(row)));
+            let argument = |i: usize| {
+                let texts = arrays.get(i)?.as_string_opt::<i32>()?;
+                Some(texts.is_valid(row).then(|| texts.value(row)))
+            };
+            let view = argument(0);
             // Strict: null for null.
             let asked = view != Some(None);
             if asked {
-                let command = self.act.command(view.flatten()).map_err(external)?;
+                let rest = [argument(1).flatten(), argument(2).flatten()];
+                let command = self.act.command(view.flatten(), rest).map_err(external)?;
                 objects.command(command).await.map_err(external)?;
             }
             done.push(asked);
         }
         let array: ArrayRef = match self.act {
-            Act::Truncate => Arc::new(done.iter().map(|done| done.then_some("")).collect::<StringArray>()),
+            Act::Truncate | Act::SetTtl => {
+                Arc::new(done.iter().map(|done| done.then_some("")).collect::<StringArray>())
+            }
             _ => Arc::new(done.iter().map(|done| done.then_some(true)).collect::<BooleanArray>()),
         };
         Ok(ColumnarValue::Array(array))

@@ -147,6 +147,8 @@ impl Maintainer {
             let views: Vec<_> = self.shared.views.read().by_id.values().cloned().collect();
             for view in &views {
                 self.log_failure(view, self.expire(view));
+                let buried = self.bury(view);
+                self.log_failure(view, buried);
                 self.log_failure(view, self.merge_frozen(view));
                 self.log_failure(view, self.index(view));
             }
@@ -179,6 +181,40 @@ impl Maintainer {
         let Some(first) = self.first_pane(view) else { return Ok(()) };
         let gone = view.state.lock().expire(first)?;
         self.shared.maintenance.retire(gone);
+        Ok(())
+    }
+
+    /// Takes away what has outlived its time, from memory and from disk.
+    fn bury(&mut self, view: &View) -> Result<()> {
+        let Some(alive) = view.alive_if_due(self.shared.options.clock.now_us()) else { return Ok(()) };
+        view.state.lock().bury(alive)?;
+        let aggregation = &view.plan.aggregation;
+        // Kept rows have their number in front.
+        let alive = alive.behind(usize::from(aggregation.keeps_rows()));
+        let runs = view.state.lock().runs().to_vec();
+        for run in runs {
+            let mut left = 0;
+            for block in run.scan() {
+                left += alive.rows(&block?)?.num_rows() as u64;
+            }
+            if left == run.rows() {
+                continue;
+            }
+            let (schema, keys) = run_schema(aggregation);
+            let rows = run.scan().map(|block| Ok(alive.rows(&block?)?));
+            let rows =
+                rows.filter(|rows| rows.as_ref().map_or(true, |rows: &RecordBatch| rows.num_rows() > 0));
+            let written =
+                if left > 0 { Some(self.write_run(aggregation, schema, keys, rows)?) } else { None };
+            let mut state = view.state.lock();
+            let replaced = match &written {
+                Some(new) => state.replace_runs(std::slice::from_ref(&run), Arc::clone(new)),
+                None => state.remove_run(&run),
+            };
+            drop(state);
+            let gone = if replaced { Some(run) } else { written };
+            self.shared.maintenance.retire(gone);
+        }
         Ok(())
     }
 

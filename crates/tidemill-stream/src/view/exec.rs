@@ -24,7 +24,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 use futures::StreamExt;
 
 use crate::fold::Aggregation;
-use crate::view::lookup::{KeyFilter, key_columns, key_of, over_keys};
+use crate::view::lookup::{KeyFilter, key_columns, over_keys, shown_of};
 use crate::view::read::stream_state;
 use crate::view::{Frozen, View, ViewId};
 use crate::window;
@@ -83,8 +83,9 @@ impl StateExec {
         self.view
     }
 
-    pub(super) fn key_count(&self) -> usize {
-        self.aggregation.key_count()
+    /// Whether a column comes from the events as it is: a key, or any column of kept rows.
+    pub(super) fn is_given(&self, column: usize) -> bool {
+        self.aggregation.keeps_rows() || column < self.aggregation.key_count()
     }
 }
 
@@ -148,10 +149,19 @@ impl ExecutionPlan for StateExec {
             .view
             .and_then(|id| context.session_config().get_extension::<Snapshot>()?.view(id).cloned())
             .ok_or_else(|| DataFusionError::Internal("a view is read without a snapshot".into()))?;
+        let Some(alive) = frozen.alive else { return Ok(self.stream(frozen)) };
+        let schema = Arc::clone(self.aggregation.output_schema());
+        let batches = self.stream(frozen).map(move |batch| alive.rows(&batch?));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+    }
+}
+
+impl StateExec {
+    fn stream(&self, frozen: Frozen) -> SendableRecordBatchStream {
         let aggregation = Arc::clone(&self.aggregation);
         let schema = Arc::clone(aggregation.output_schema());
         if !frozen.runs.is_empty() && frozen.first_pane.is_none() {
-            return Ok(stream_state(aggregation, frozen, self.filter.clone()));
+            return stream_state(aggregation, frozen, self.filter.clone());
         }
         let filter = self.filter.clone();
         let finished = async move {
@@ -176,7 +186,7 @@ impl ExecutionPlan for StateExec {
                 Err(error) => vec![Err(error)],
             })
         });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+        Box::pin(RecordBatchStreamAdapter::new(schema, batches))
     }
 }
 
@@ -204,11 +214,16 @@ impl ViewTable {
         &self.view
     }
 
+    /// The column of the view's groups (or rows) that this column of the table shows, if it is not computed.
+    pub fn given(&self, column: usize) -> Option<usize> {
+        shown_of(&self.view.plan.finish, column)
+    }
+
     /// `filter` over the keys of the state, if that is all that it is about. Panes of a window have keys of their own.
     fn over_keys(&self, filter: &Expr) -> Option<Expr> {
         let plan = &self.view.plan;
-        let key = |name: &str| key_of(&plan.finish, self.schema.index_of(name).ok()?);
-        if plan.window.is_some() { None } else { over_keys(filter, &key) }
+        let key = |name: &str| shown_of(&plan.finish, self.schema.index_of(name).ok()?);
+        if plan.window.is_some() || plan.aggregation.keeps_rows() { None } else { over_keys(filter, &key) }
     }
 
     fn key_filter(&self, session: &dyn Session, filters: &[Expr]) -> Result<Option<Arc<KeyFilter>>> {

@@ -205,24 +205,25 @@ fn encode(columns: &[ArrayRef], keys: &Schema) -> Result<Vec<Vec<u8>>> {
     Ok(encoded)
 }
 
-/// The key that column `column` of a finish plan shows, if it is one: through nodes that give each group's row or not.
-pub fn key_of(plan: &Arc<dyn ExecutionPlan>, column: usize) -> Option<usize> {
+/// The column of the state's rows that column `column` of a finish plan shows, if it is a key or a kept row's: through
+/// nodes that give each group's row or not.
+pub fn shown_of(plan: &Arc<dyn ExecutionPlan>, column: usize) -> Option<usize> {
     if let Some(leaf) = plan.downcast_ref::<StateExec>() {
-        return (column < leaf.key_count()).then_some(column);
+        return leaf.is_given(column).then_some(column);
     }
     if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
         let shown = projection.expr().get(column)?.expr.downcast_ref::<Column>()?;
-        return key_of(projection.input(), shown.index());
+        return shown_of(projection.input(), shown.index());
     }
     if let Some(filter) = plan.downcast_ref::<FilterExec>() {
         let below = match filter.projection() {
             Some(projection) => *projection.get(column)?,
             None => column,
         };
-        return key_of(filter.input(), below);
+        return shown_of(filter.input(), below);
     }
     let input = plan.downcast_ref::<CooperativeExec>()?.input();
-    key_of(input, column)
+    shown_of(input, column)
 }
 
 /// `filter` over key columns, or `None` if it is about something else. `key` tells the key column of a name.

@@ -12,6 +12,7 @@ use arrow::array::RecordBatch;
 use crate::error::Result;
 use crate::fold::{Aggregation, Fold};
 use crate::run::Run;
+use crate::ttl::Alive;
 use crate::view::states::States;
 use crate::window;
 
@@ -42,6 +43,8 @@ pub struct Frozen {
     pub batches: Vec<States>,
     /// Of a sliding window: the oldest pane that counts at the time of the snapshot.
     pub first_pane: Option<i64>,
+    /// Of a view with a time to live: what had not expired at the time of the snapshot.
+    pub alive: Option<Alive>,
 }
 
 impl Frozen {
@@ -107,7 +110,7 @@ impl ViewState {
     /// The state as of the last commit applied.
     pub fn freeze(&mut self) -> Result<Frozen> {
         self.freeze_active()?;
-        Ok(Frozen { runs: self.runs.clone(), batches: self.frozen.clone(), first_pane: None })
+        Ok(Frozen { runs: self.runs.clone(), batches: self.frozen.clone(), first_pane: None, alive: None })
     }
 
     /// What the maintenance thread should merge: the newest batches, back to the first that is much larger than all
@@ -208,6 +211,29 @@ impl ViewState {
         self.runs = kept;
         self.first_pane = first;
         Ok(gone)
+    }
+
+    /// Drops what has expired from memory. For the maintenance thread, while it has no task at hand.
+    pub fn bury(&mut self, alive: Alive) -> Result<()> {
+        if self.pinned > 0 {
+            return Ok(());
+        }
+        self.freeze_active()?;
+        for states in &mut self.frozen {
+            let rows = alive.rows(states)?;
+            if rows.num_rows() < states.num_rows() {
+                *states = rows.into();
+            }
+        }
+        self.frozen.retain(|states| states.num_rows() > 0);
+        Ok(())
+    }
+
+    /// Removes a run of which nothing is left.
+    pub fn remove_run(&mut self, run: &Arc<Run>) -> bool {
+        let before = self.runs.len();
+        self.runs.retain(|r| !Arc::ptr_eq(r, run));
+        self.runs.len() < before
     }
 
     /// Forgets everything.

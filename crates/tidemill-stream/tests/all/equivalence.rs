@@ -66,7 +66,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-const AGGREGATES: [&str; 12] = [
+const AGGREGATES: [&str; 24] = [
     "count(*)",
     "count(x)",
     "sum(x)",
@@ -79,6 +79,18 @@ const AGGREGATES: [&str; 12] = [
     "sum(x) FILTER (WHERE y > 0)",
     "count(DISTINCT t)",
     "sum(x + k)",
+    "avg(x)",
+    "stddev(x)",
+    "var_pop(k) FILTER (WHERE t <> 'a')",
+    "bit_xor(k)",
+    "every(y > 0)",
+    "array_agg(x)",
+    "array_agg(DISTINCT t ORDER BY t DESC)",
+    "string_agg(t, ',' ORDER BY x, t)",
+    "json_agg(k)",
+    "jsonb_object_agg(k, x) FILTER (WHERE k IS NOT NULL)",
+    "sum(DISTINCT k)",
+    "avg(y::numeric(10, 3))",
 ];
 const KEYS: [&str; 6] = ["", "k", "t", "k, t", "k % 3", "x / 100, t"];
 const FILTERS: [&str; 4] = ["", "WHERE x > 0", "WHERE t LIKE 'a%' OR k IS NULL", "WHERE y < 100 AND k > 3"];

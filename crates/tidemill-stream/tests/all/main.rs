@@ -8,5 +8,6 @@ mod pressure;
 mod scenario;
 mod support;
 mod trouble;
+mod ttl;
 mod whole;
 mod window;

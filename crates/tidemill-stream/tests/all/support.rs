@@ -1,11 +1,16 @@
-//! A small server without a server: streams, views planned from SQL by DataFusion's own functions, an engine.
+//! A small server without a server: streams, views planned from PostgreSQL's SQL, an engine.
 
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::util::pretty::pretty_format_batches;
 use datafusion::datasource::MemTable;
-use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::prelude::SessionContext;
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use tidemill_sql::planner::{self, plan_error_in};
 use tidemill_sql::types::{Scalar, Type};
 use tidemill_stream::disk::Disk;
 use tidemill_stream::engine::{Engine, Fatal, Level, Options, Part};
@@ -40,7 +45,15 @@ pub fn everything() -> bool {
 }
 
 fn context() -> SessionContext {
-    SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1))
+    SessionContext::new_with_state(planner::session_state_builder().build())
+}
+
+async fn plan(context: &SessionContext, query: &str) -> tidemill_sql::Result<LogicalPlan> {
+    let mut statement = Parser::parse_sql(&PostgreSqlDialect {}, query).unwrap().remove(0);
+    let state = context.state();
+    planner::prepare(&mut statement, &state)?;
+    let plan = state.statement_to_plan(Statement::Statement(Box::new(statement))).await;
+    plan.map_err(|e| plan_error_in(e, query))
 }
 
 /// Sorts rows of the printed table, so that results compare whatever their order.
@@ -65,7 +78,7 @@ impl Plans {
         for query in queries {
             let context = context();
             context.register_table("s", Arc::new(StreamTable::new(&stream()))).unwrap();
-            let plan = context.state().create_logical_plan(query).await.unwrap();
+            let plan = plan(&context, query).await.unwrap();
             plans.push((
                 query.clone(),
                 Arc::new(view::compile(&context.state(), &plan, window).await.unwrap()),
@@ -80,7 +93,8 @@ impl Plans {
         let table = MemTable::try_new(stream().event_schema(), vec![events.to_vec()]).unwrap();
         context.register_table("s", Arc::new(table)).unwrap();
         let query = format!("SELECT * FROM ({}) q {filter}", self.0[view].0);
-        context.sql(&query).await.unwrap().collect().await.unwrap()
+        let plan = plan(&context, &query).await.unwrap();
+        context.execute_logical_plan(plan).await.unwrap().collect().await.unwrap()
     }
 
     pub fn id(view: usize) -> ViewId {
@@ -114,6 +128,10 @@ impl Harness {
         number
     }
 
+    pub fn view(&self, view: usize) -> &Arc<View> {
+        &self.views[view]
+    }
+
     pub async fn insert(&self, batch: RecordBatch, level: Level) -> tidemill_stream::Result<()> {
         self.engine.write(vec![Part::Events { stream: self.stream.id, targets: None, batch }], level).await
     }
@@ -129,7 +147,8 @@ impl Harness {
         let context = context();
         let table = ViewTable::new(Arc::clone(view), view.plan.finish.schema());
         context.register_table("v", Arc::new(table)).unwrap();
-        let plan = context.sql(&format!("SELECT * FROM v {filter}")).await?.create_physical_plan().await?;
+        let plan = plan(&context, &format!("SELECT * FROM v {filter}")).await?;
+        let plan = context.state().create_physical_plan(&plan).await?;
         let snapshot = self.engine.snapshot(&state_views(&plan))?;
         let mut state = context.state();
         let config = state.config().clone().with_extension(Arc::new(snapshot));
