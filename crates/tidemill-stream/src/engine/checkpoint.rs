@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::engine::commit::Committer;
-use crate::engine::maintain;
 use crate::engine::record::{self, Persisted};
+use crate::engine::run_store::run_name;
 use crate::error::{Error, Result};
 use crate::log::LogError;
 use crate::run::Run;
@@ -96,7 +96,7 @@ impl Committer {
                 Ok(_) => Vec::new(),
                 Err(_) => frozen.batches.iter().map(|states| (**states).clone()).collect(),
             };
-            let runs = frozen.runs.iter().map(|r| maintain::run_name(r)).collect();
+            let runs = frozen.runs.iter().map(|r| run_name(r)).collect();
             views.push((view.id, Persisted { runs, batches }, frozen.runs));
         }
         let mut payload = Vec::new();

@@ -115,15 +115,17 @@ impl ViewState {
 
     /// What the maintenance thread should merge: the newest batches, back to the first that is much larger than all
     /// that follow it.
-    pub fn merge_task(&mut self) -> Option<Task> {
+    pub fn merge_task(&mut self, bytes_max: usize) -> Option<Task> {
         let mut start = self.frozen.len();
-        let mut rows = 0;
+        let (mut rows, mut bytes) = (0, 0);
         while start > 0 {
-            let next = self.frozen[start - 1].num_rows();
-            if self.frozen.len() - start >= 2 && next > 2 * rows {
+            let next = &self.frozen[start - 1];
+            bytes += next.memory_bytes();
+            let is_larger = self.frozen.len() - start >= 2 && next.num_rows() > 2 * rows;
+            if is_larger || bytes > bytes_max {
                 break;
             }
-            rows += next;
+            rows += next.num_rows();
             start -= 1;
         }
         (self.frozen.len() - start >= MERGE_BATCHES_MIN).then(|| self.task(start))
@@ -155,6 +157,12 @@ impl ViewState {
             self.runs.push(run);
         }
         wanted
+    }
+
+    /// Adds a run of a commit. Its keys count as older than what is in memory: between writes that went on at the same
+    /// time there is no order.
+    pub fn add_run(&mut self, run: Arc<Run>) {
+        self.runs.push(run);
     }
 
     /// Puts one run in the place of `merged`, which are neighbours.
