@@ -284,14 +284,14 @@ impl Committer {
     }
 
     fn commit(&mut self, group: Group) {
-        let Group { deltas, truncate, writes, failed } = group;
+        let Group { deltas, emptied, writes, failed } = group;
         for (write, error) in failed {
             self.answer(write, Err(error));
         }
         let level = writes.iter().map(|w| w.level).max().unwrap_or(Level::Async);
-        let logged = self.log_commit(&deltas, truncate, level);
+        let logged = self.log_commit(&deltas, &emptied, level);
         match logged {
-            Ok(()) => self.apply(&deltas, truncate, writes),
+            Ok(()) => self.apply(&deltas, &emptied, writes),
             Err(error) => self.refuse(writes, error),
         }
     }
@@ -316,7 +316,7 @@ impl Committer {
     fn log_commit(
         &mut self,
         deltas: &[(ViewId, RecordBatch)],
-        truncate: Option<ViewId>,
+        emptied: &[ViewId],
         level: Level,
     ) -> Result<()> {
         if let Some(cause) = self.shared.fatal.cause() {
@@ -325,13 +325,12 @@ impl Committer {
         if self.lacks_commits() {
             self.checkpoint_with_reserve()?;
         }
-        if let Some(view) = truncate {
-            self.payload.clear();
-            record::encode_truncate(view, &mut self.payload);
-            self.append(record::TRUNCATE)?;
-        }
-        if !deltas.is_empty() {
-            self.payload.clear();
+        self.payload.clear();
+        if !emptied.is_empty() {
+            record::encode_emptied(emptied, &mut self.payload);
+            record::encode_commit(deltas, &mut self.payload)?;
+            self.append(record::REPLACE)?;
+        } else if !deltas.is_empty() {
             record::encode_commit(deltas, &mut self.payload)?;
             self.append(record::COMMIT)?;
         }
@@ -361,14 +360,14 @@ impl Committer {
         Ok(())
     }
 
-    fn apply(&mut self, deltas: &[(ViewId, RecordBatch)], truncate: Option<ViewId>, writes: Vec<Write>) {
+    fn apply(&mut self, deltas: &[(ViewId, RecordBatch)], emptied: &[ViewId], writes: Vec<Write>) {
         {
             let gate = self.shared.gate.lock();
-            if let Some(view) = truncate.and_then(|id| self.shared.view(id)) {
+            for view in emptied.iter().filter_map(|id| self.shared.view(*id)) {
                 let mut state = view.state.lock();
                 self.shared.maintenance.retire(state.runs().iter().cloned());
                 if let Err(error) = state.clear() {
-                    tracing::error!(view = view.id.0, %error, "could not truncate a view");
+                    tracing::error!(view = view.id.0, %error, "could not empty a view");
                 }
             }
             for (id, delta) in deltas {

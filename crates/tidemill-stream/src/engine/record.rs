@@ -3,6 +3,7 @@
 //! ```text
 //! COMMIT      count u32, then a delta each: view u32, states
 //! TRUNCATE    view u32
+//! REPLACE     count u32, views u32 that are emptied, then as COMMIT
 //! CHECKPOINT  count u32, then a view each: view u32, runs u32, names, batches u32, states
 //! states      rows u32, form u8, bytes u32, bytes
 //! ```
@@ -25,6 +26,7 @@ use crate::view::ViewId;
 pub const COMMIT: u8 = 1;
 pub const TRUNCATE: u8 = 2;
 pub const CHECKPOINT: u8 = 3;
+pub const REPLACE: u8 = 4;
 
 /// States of at most this many rows are written row by row.
 const ROW_FORM_MAX: usize = 64;
@@ -47,8 +49,10 @@ pub fn encode_commit(deltas: &[(ViewId, RecordBatch)], out: &mut Vec<u8>) -> Res
     Ok(())
 }
 
-pub fn encode_truncate(view: ViewId, out: &mut Vec<u8>) {
-    put_u32(out, view.0 as usize);
+/// What comes before the deltas of a REPLACE.
+pub fn encode_emptied(views: &[ViewId], out: &mut Vec<u8>) {
+    put_u32(out, views.len());
+    views.iter().for_each(|view| put_u32(out, view.0 as usize));
 }
 
 pub fn encode_checkpoint<'a>(
