@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, RecordBatch};
+use arrow::array::{Array, ArrayRef, RecordBatch};
 use sqlparser::ast;
 use tidemill_sql::insert::{Value, value};
 use tidemill_sql::name::quote_literal;
@@ -48,6 +48,11 @@ impl Default {
             Some(Value::String(text)) => format!("{}::{ty}", quote_literal(text)),
             Some(Value::Number(number)) if number.starts_with('-') => format!("'{number}'::{ty}"),
             Some(Value::Null) => format!("NULL::{ty}"),
+            _ if matches!(self.expr, ast::Expr::BinaryOp { .. }) => format!("({})", self.text),
+            // CURRENT_USER and the like have no parentheses.
+            _ if matches!(&self.expr, ast::Expr::Function(f) if f.args == ast::FunctionArguments::None) => {
+                self.text.to_uppercase()
+            }
             _ => self.text.clone(),
         }
     }
@@ -77,26 +82,31 @@ impl Table {
         self.defaults.get(column)?.as_ref()
     }
 
-    /// Refuses rows without a value where the table wants one. `events` are batches of the hidden stream.
-    pub fn check_not_null(&self, events: &RecordBatch, context: &Context) -> Result<()> {
-        let rows = events.columns().get(1..).unwrap_or_default();
-        let missing = |(column, array): (usize, &Arc<dyn Array>)| {
-            let nulls = array
-                .nulls()
-                .filter(|nulls| self.object.columns[column].not_null && nulls.null_count() > 0)?;
-            Some(((0..nulls.len()).find(|row| nulls.is_null(*row))?, column))
-        };
-        // The first row that lacks a value, and in it the first column, as PostgreSQL finds them.
-        let Some((row, column)) = rows.iter().enumerate().filter_map(missing).min() else { return Ok(()) };
+    /// The first row without a value where the table wants one, and the first such column in it. `events` are of the hidden
+    /// stream.
+    pub fn lacking(&self, events: &RecordBatch) -> Option<(usize, usize)> {
+        let columns = self.object.columns.iter().zip(events.columns().get(1..)?).enumerate();
+        let wanted = columns.filter(|(_, (column, array))| column.not_null && array.null_count() > 0);
+        let first = |array: &ArrayRef| (0..array.len()).find(|row| array.is_null(*row));
+        wanted.filter_map(|(column, (_, array))| Some((first(array)?, column))).min()
+    }
+
+    /// The error for what [`Table::lacking`] has found.
+    pub fn not_null_violation(
+        &self,
+        events: &RecordBatch,
+        (row, column): (usize, usize),
+        context: &Context,
+    ) -> Result<SqlError> {
         let (table, column) = (&self.object.name, &self.object.columns[column].name);
         let message =
             format!("null value in column \"{column}\" of relation \"{table}\" violates not-null constraint");
-        let shown = self.shown_row(rows, row, context)?;
-        Err(SqlError::new(SqlState::NOT_NULL_VIOLATION, message)
+        let shown = self.shown_row(events.columns().get(1..).unwrap_or_default(), row, context)?;
+        Ok(SqlError::new(SqlState::NOT_NULL_VIOLATION, message)
             .with_detail(format!("Failing row contains ({shown}).")))
     }
 
-    fn shown_row(&self, columns: &[Arc<dyn Array>], row: usize, context: &Context) -> Result<String> {
+    fn shown_row(&self, columns: &[ArrayRef], row: usize, context: &Context) -> Result<String> {
         let shown = columns.iter().zip(&self.object.columns).map(|(array, column)| {
             let encoder = ValueEncoder::new(array, column.ty, context)?;
             if encoder.is_null(row) {

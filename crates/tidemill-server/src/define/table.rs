@@ -217,10 +217,7 @@ impl Drop for NewTable<'_> {
 /// Empties tables, all at one commit.
 pub async fn truncate(server: &Server, names: &[Name]) -> Result<Vec<Notice>> {
     let _change = server.catalog.change.lock().await;
-    let empty = |name: &Name| {
-        let table = server.catalog.table(public(name)?).map_err(|e| e.with_position(name.position));
-        Ok(Part::Truncate { view: table?.id() })
-    };
+    let empty = |name: &Name| Ok(Part::Truncate { view: server.catalog.table(public(name)?)?.id() });
     let parts = names.iter().map(empty).collect::<Result<Vec<_>>>()?;
     server.engine.write(parts, Level::SyncCommit).await.map_err(|e| e.into_sql(plan_error))?;
     Ok(vec![])

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
@@ -15,7 +16,7 @@ use tidemill_sql::insert::Value;
 use tidemill_sql::planner::{SessionVars, plan_error};
 use tidemill_sql::text::Context;
 use tidemill_sql::types::Type;
-use tidemill_sql::{Result, SqlError};
+use tidemill_sql::{Result, SqlError, SqlState};
 
 use super::{Place, constant};
 use crate::catalog::{Default, Table};
@@ -94,6 +95,7 @@ impl Computed {
         let text = format!("SELECT {expr}");
         let statement = ast::Statement::Query(tidemill_sql::parse::parse_query(&text)?);
         let plan = query::plan(planner, &statement, &text).await?;
+        check_plan(&plan)?;
         let ty = Type::of_field(plan.schema().field(0))?;
         let physical = planner.create_physical_plan(&plan).await.map_err(plan_error)?;
         let mut steps = Vec::new();
@@ -123,4 +125,16 @@ impl Computed {
         }
         Ok(Arc::clone(input.column(0)))
     }
+}
+
+/// What PostgreSQL refuses by what is called.
+fn check_plan(plan: &LogicalPlan) -> Result<()> {
+    let (state, what) = match plan {
+        LogicalPlan::EmptyRelation(_) => return Ok(()),
+        LogicalPlan::Projection(projection) => return check_plan(&projection.input),
+        LogicalPlan::Aggregate(_) => (SqlState::GROUPING_ERROR, "aggregate functions"),
+        LogicalPlan::Window(_) => (SqlState::WINDOWING_ERROR, "window functions"),
+        _ => (SqlState::FEATURE_NOT_SUPPORTED, "set-returning functions"),
+    };
+    Err(SqlError::new(state, format!("{what} are not allowed in DEFAULT expressions")))
 }

@@ -94,39 +94,58 @@ impl Target {
         }
     }
 
-    /// The source of an INSERT with the defaults of its columns in the place of DEFAULT.
-    pub fn with_defaults<'a>(
+    /// The source of an INSERT: in VALUES, with the defaults of its columns in the place of DEFAULT, and with parameters
+    /// of the columns' types.
+    pub fn source<'a>(
         &self,
         source: Cow<'a, ast::Query>,
         columns: &[Option<Place>],
     ) -> Result<Cow<'a, ast::Query>> {
         let SetExpr::Values(values) = source.body.as_ref() else { return Ok(source) };
-        if !values.rows.iter().flat_map(|row| &row.content).any(is_default) {
+        if !values.rows.iter().flat_map(|row| &row.content).any(|e| is_default(e) || is_parameter(e)) {
             return Ok(source);
         }
         let mut query = source.into_owned();
         if let SetExpr::Values(values) = query.body.as_mut() {
             for row in &mut values.rows {
-                for (i, expr) in row.content.iter_mut().enumerate().filter(|(_, expr)| is_default(expr)) {
-                    *expr = self.default_expr(columns.get(i).copied().flatten())?;
+                for (i, expr) in row.content.iter_mut().enumerate() {
+                    self.type_value(expr, columns.get(i).copied().flatten())?;
                 }
             }
         }
         Ok(Cow::Owned(query))
     }
 
-    fn default_expr(&self, column: Option<Place>) -> Result<ast::Expr> {
-        let default = column.and_then(|(place, ty)| Some((self.table()?.default(place - 1)?, ty)));
-        match default {
-            None => parse::parse_expr("NULL"),
-            Some((default, ty)) => {
-                parse::parse_expr(&format!("CAST(({}) AS {})", default.expr, ty.with_typmod(-1).display()))
-            }
+    fn type_value(&self, value: &mut ast::Expr, column: Option<Place>) -> Result<()> {
+        let typed = |expr: &ast::Expr, ty: Type| {
+            parse::parse_expr(&format!("CAST(({expr}) AS {})", ty.with_typmod(-1).display()))
+        };
+        let default = |place: usize| self.table().and_then(|table| table.default(place - 1));
+        if is_default(value) {
+            *value = match column.and_then(|(place, ty)| Some((default(place)?, ty))) {
+                Some((default, ty)) => typed(&default.expr, ty)?,
+                None => parse::parse_expr("NULL")?,
+            };
+        } else if let Some((_, ty)) = column.filter(|_| is_parameter(value)) {
+            *value = typed(value, ty)?;
         }
+        Ok(())
     }
 
-    /// Refuses rows that a table does not take.
-    pub fn check(&self, events: &RecordBatch, context: &Context) -> Result<()> {
-        self.table().map_or(Ok(()), |table| table.check_not_null(events, context))
+    /// Refuses rows that a table does not take; the error comes with the number of the row, from 0.
+    pub fn check(
+        &self,
+        events: &RecordBatch,
+        context: &Context,
+    ) -> std::result::Result<(), (usize, SqlError)> {
+        let Some((table, lacking)) = self.table().and_then(|t| Some((t, t.lacking(events)?))) else {
+            return Ok(());
+        };
+        let error = table.not_null_violation(events, lacking, context);
+        Err((lacking.0, error.unwrap_or_else(|error| error)))
     }
+}
+
+fn is_parameter(expr: &ast::Expr) -> bool {
+    matches!(expr, ast::Expr::Value(value) if matches!(value.value, ast::Value::Placeholder(_)))
 }

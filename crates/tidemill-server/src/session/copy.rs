@@ -10,7 +10,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
 use sqlparser::ast;
 use tidemill_sql::planner::{SessionVars, plan_error};
-use tidemill_sql::statement::{Copy, CopyEndpoint, CopyFormat as Format, CopySource};
+use tidemill_sql::statement::{Copy, CopyEndpoint, CopyFormat as Format, CopyHeader, CopySource};
 use tidemill_sql::text::Context;
 use tidemill_sql::types::Type;
 use tidemill_sql::{Result, SqlError, SqlState, parse};
@@ -78,7 +78,8 @@ impl Session {
         };
         let target = Target::find(&self.server.catalog, name)?;
         if copy.options.freeze {
-            return Err(SqlError::unsupported("cannot perform COPY FREEZE: rows are not kept in pages"));
+            let kind = if target.table().is_some() { "table" } else { "stream" };
+            return Err(SqlError::unsupported(format!("cannot perform COPY FREEZE on a {kind}")));
         }
         let names: Vec<String> = columns.iter().map(|(n, _)| n.clone()).collect();
         let places = target.columns(&names)?;
@@ -109,6 +110,11 @@ impl Session {
             target,
             context: self.context(),
             vars: self.vars(),
+            first_line: match (copy.options.format, copy.options.header) {
+                (Format::Csv, _) => None,
+                (_, CopyHeader::Off) => Some(1),
+                _ => Some(2),
+            },
             set: self.server.engine.begin(visible),
         })
     }
@@ -176,6 +182,8 @@ struct Loading {
     targets: Option<Arc<[ViewId]>>,
     context: Context,
     vars: SessionVars,
+    /// The line of the first row; `None` in CSV, where a row may have several.
+    first_line: Option<u64>,
     set: WriteSet,
 }
 
@@ -206,9 +214,18 @@ impl Loading {
         }
         self.fill.apply(&mut arrays, batch.num_rows(), &self.context, || self.vars.clone())?;
         let events = stream.events(arrays, batch.num_rows(), self.context.now_us)?;
-        self.target.check(&events, &self.context)?;
+        self.target.check(&events, &self.context).map_err(|(row, error)| self.at_row(error, row))?;
         stream.count(events.num_rows(), events.get_array_memory_size());
         self.set.add(stream.id(), self.targets.as_deref(), &events).map_err(|e| e.into_sql(plan_error))
+    }
+
+    /// Tells the line of a row of the batch at hand, where lines are rows.
+    fn at_row(&self, error: SqlError, row: usize) -> SqlError {
+        let relation = &self.target.stream().object.name;
+        error.with_context(match self.first_line {
+            Some(first) => format!("COPY {relation}, line {}", first + self.set.rows() + row as u64),
+            None => format!("COPY {relation}"),
+        })
     }
 
     /// Everything is there: the write and the number of its rows.

@@ -109,12 +109,15 @@ impl Session {
                 }
             },
             Statement::Copy(copy) => self.copy(wire, copy).await,
-            Statement::CreateTableAs(create) => Ok(self.create_table_as(wire, create, &text, values).await),
+            Statement::CreateTableAs(create) => {
+                Ok(Box::pin(self.create_table_as(wire, create, &text, values)).await)
+            }
             Statement::Execute { name, arguments } => {
                 Box::pin(self.execute_sql(wire, &name, &arguments)).await
             }
             Statement::DeclareCursor(declare) => Ok(self.declare(declare, text, values).await),
-            other => Ok(self.command(wire, other).await),
+            // What is rare must not take room in the frames of what is not.
+            other => Ok(Box::pin(self.command(wire, other)).await),
         }
     }
 

@@ -116,7 +116,7 @@ impl Session {
                     None => {
                         let (name, columns, source) = insert_parts(insert)?;
                         let target = Target::find(&self.server.catalog, &name)?;
-                        let source = target.with_defaults(source, &target.columns(&columns)?)?;
+                        let source = target.source(source, &target.columns(&columns)?)?;
                         Ok((Body::Command(None), self.query_types(&source, &parsed.text).await?))
                     }
                 },

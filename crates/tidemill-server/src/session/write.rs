@@ -63,7 +63,7 @@ impl Session {
         let context = self.context();
         fill.apply(&mut arrays, rows, &context, || self.vars())?;
         let events = target.stream().events(arrays, rows, arrival_us)?;
-        target.check(&events, &context)?;
+        target.check(&events, &context).map_err(|(_, error)| error)?;
         Ok(events)
     }
 
@@ -113,7 +113,7 @@ impl Session {
         let (name, columns, source) = insert_parts(insert)?;
         let target = Target::find(&self.server.catalog, &name)?;
         let columns = target.columns(&columns)?;
-        let source = target.with_defaults(source, &columns)?;
+        let source = target.source(source, &columns)?;
         let statement = ast::Statement::Query(Box::new(source.into_owned()));
         let mut running = self.run_query(&statement, text, values).await?;
         let width = running.schema.fields().len();
