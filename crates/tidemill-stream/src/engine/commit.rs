@@ -291,21 +291,21 @@ impl Committer {
         let limit = self.shared.options.memory_bytes;
         let over = || self.shared.memory.load(Ordering::Relaxed) > limit + (limit / 4).max(MEMORY_SLACK_MIN);
         if over() {
-            self.shared.maintenance.flush_and_wait(MEMORY_PATIENCE);
+            self.shared.maintenance.flush_and_wait(&[], MEMORY_PATIENCE);
         }
     }
 
     fn commit(&mut self, group: Group) {
-        let Group { deltas, truncate, writes, failed } = group;
+        let Group { deltas, emptied, writes, failed } = group;
         for (write, error) in failed {
             self.retire_runs(&write);
             self.answer(write, Err(error));
         }
         let level = writes.iter().map(|w| w.level).max().unwrap_or(Level::Async);
         let runs: Vec<_> = writes.iter().flat_map(|w| &w.parts).filter_map(Part::as_runs).collect();
-        let logged = self.log_commit(&deltas, &runs, truncate, level);
+        let logged = self.log_commit(&deltas, &runs, &emptied, level);
         match logged {
-            Ok(()) => self.apply(&deltas, runs, truncate, writes),
+            Ok(()) => self.apply(&deltas, runs, &emptied, writes),
             Err(error) => self.refuse(writes, error),
         }
     }
@@ -340,7 +340,7 @@ impl Committer {
         &mut self,
         deltas: &[(ViewId, RecordBatch)],
         runs: &[(ViewId, Vec<Arc<Run>>)],
-        truncate: Option<ViewId>,
+        emptied: &[ViewId],
         level: Level,
     ) -> Result<()> {
         if let Some(cause) = self.shared.fatal.cause() {
@@ -349,18 +349,13 @@ impl Committer {
         if self.lacks_commits() {
             self.checkpoint_with_reserve()?;
         }
-        if let Some(view) = truncate {
-            self.payload.clear();
-            record::encode_truncate(view, &mut self.payload);
-            self.append(record::TRUNCATE)?;
-        }
-        if !runs.is_empty() {
-            self.payload.clear();
+        self.payload.clear();
+        if !emptied.is_empty() || !runs.is_empty() {
+            record::encode_emptied(emptied, &mut self.payload);
             record::encode_runs(runs, &mut self.payload);
             record::encode_commit(deltas, &mut self.payload)?;
-            self.append(record::COMMIT_RUNS)?;
+            self.append(record::FULL_COMMIT)?;
         } else if !deltas.is_empty() {
-            self.payload.clear();
             record::encode_commit(deltas, &mut self.payload)?;
             self.append(record::COMMIT)?;
         }
@@ -396,18 +391,18 @@ impl Committer {
         &mut self,
         deltas: &[(ViewId, RecordBatch)],
         runs: Vec<(ViewId, Vec<Arc<Run>>)>,
-        truncate: Option<ViewId>,
+        emptied: &[ViewId],
         writes: Vec<Write>,
     ) {
         // Until the next checkpoint a start may ask for them, whatever becomes of the views.
         self.shared.maintenance.name(runs.iter().flat_map(|(_, runs)| runs).cloned());
         {
             let gate = self.shared.gate.lock();
-            if let Some(view) = truncate.and_then(|id| self.shared.view(id)) {
+            for view in emptied.iter().filter_map(|id| self.shared.view(*id)) {
                 let mut state = view.state.lock();
                 self.shared.maintenance.retire(state.runs().iter().cloned());
                 if let Err(error) = state.clear() {
-                    tracing::error!(view = view.id.0, %error, "could not truncate a view");
+                    tracing::error!(view = view.id.0, %error, "could not empty a view");
                 }
             }
             for (id, runs) in runs {

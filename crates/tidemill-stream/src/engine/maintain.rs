@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::engine::Shared;
 use crate::error::{Error, Result};
 use crate::run::Run;
-use crate::view::View;
+use crate::view::{View, ViewId};
 use crate::window;
 
 /// So many neighbouring runs of similar size are merged into one.
@@ -32,6 +32,8 @@ pub(super) struct Maintenance {
 struct State {
     stop: bool,
     flush_wanted: bool,
+    /// Views that are to be flushed however small they are.
+    flush_views: Vec<ViewId>,
     flush_done: bool,
     /// Flushes that were done or tried.
     flushes: u64,
@@ -50,9 +52,10 @@ impl Maintenance {
     }
 
     /// Returns when a flush that begins now is done, or has failed, or takes too long.
-    pub(super) fn flush_and_wait(&self, patience: Duration) {
+    pub(super) fn flush_and_wait(&self, views: &[ViewId], patience: Duration) {
         let mut state = self.state.lock();
         state.flush_wanted = true;
+        state.flush_views.extend_from_slice(views);
         self.wake.notify_one();
         let (deadline, before) = (Instant::now() + patience, state.flushes);
         while state.flushes == before && !state.stop {
@@ -117,7 +120,7 @@ impl Maintainer {
 
     pub(super) fn run(&self) {
         loop {
-            let flush = {
+            let (flush, asked_for) = {
                 let mut state = self.shared.maintenance.state.lock();
                 if state.stop {
                     return;
@@ -125,7 +128,7 @@ impl Maintainer {
                 if !state.flush_wanted {
                     self.shared.maintenance.wake.wait_for(&mut state, PERIOD);
                 }
-                std::mem::take(&mut state.flush_wanted)
+                (std::mem::take(&mut state.flush_wanted), std::mem::take(&mut state.flush_views))
             };
             let views: Vec<_> = self.shared.views.read().by_id.values().cloned().collect();
             for view in &views {
@@ -137,7 +140,7 @@ impl Maintainer {
             }
             if flush || self.measure(&views) > self.shared.options.memory_bytes {
                 for view in &views {
-                    let flushed = self.flush(view);
+                    let flushed = self.flush(view, asked_for.contains(&view.id));
                     self.log_failure(view, flushed);
                 }
                 self.measure(&views);
@@ -240,12 +243,16 @@ impl Maintainer {
         Ok(())
     }
 
-    /// Writes what a view has in memory to a run, if it is much.
-    fn flush(&self, view: &View) -> Result<()> {
-        if view.size().1 <= self.shared.options.inline_bytes / 4 {
+    /// Writes what a view has in memory to a run, if it is much or `always`.
+    fn flush(&self, view: &View, always: bool) -> Result<()> {
+        if !always && view.size().1 <= self.shared.options.inline_bytes / 4 {
             return Ok(());
         }
         let task = view.state.lock().flush_task()?;
+        if task.batches.is_empty() {
+            view.state.lock().end_task(&task);
+            return Ok(());
+        }
         match self.shared.runs.write_states(&view.plan.aggregation, &task.batches) {
             Ok(run) => {
                 if !view.state.lock().finish_flush(&task, Arc::clone(&run)) {

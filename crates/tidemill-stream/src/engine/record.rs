@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! COMMIT      count u32, then a delta each: view u32, states
-//! COMMIT_RUNS count u32, then a view each: view u32, runs u32, names; then as COMMIT
 //! TRUNCATE    view u32
+//! FULL_COMMIT count u32, views u32 that are emptied; count u32, then a view each: view u32, runs u32, names; then as COMMIT
 //! CHECKPOINT  count u32, then a view each: view u32, runs u32, names, batches u32, states
 //! states      rows u32, form u8, bytes u32, bytes
 //! ```
@@ -28,7 +28,7 @@ use crate::view::ViewId;
 pub const COMMIT: u8 = 1;
 pub const TRUNCATE: u8 = 2;
 pub const CHECKPOINT: u8 = 3;
-pub const COMMIT_RUNS: u8 = 4;
+pub const FULL_COMMIT: u8 = 4;
 
 /// States of at most this many rows are written row by row.
 const ROW_FORM_MAX: usize = 64;
@@ -51,7 +51,7 @@ pub fn encode_commit(deltas: &[(ViewId, RecordBatch)], out: &mut Vec<u8>) -> Res
     Ok(())
 }
 
-/// What stands before the deltas of a commit if some of its states are in runs already.
+/// What comes before the deltas of a FULL_COMMIT: states that are in runs already.
 pub fn encode_runs(runs: &[(ViewId, Vec<Arc<Run>>)], out: &mut Vec<u8>) {
     put_u32(out, runs.len());
     for (view, runs) in runs {
@@ -68,8 +68,10 @@ fn encode_names(names: impl ExactSizeIterator<Item = impl AsRef<str>>, out: &mut
     }
 }
 
-pub fn encode_truncate(view: ViewId, out: &mut Vec<u8>) {
-    put_u32(out, view.0 as usize);
+/// What comes before the deltas of a FULL_COMMIT.
+pub fn encode_emptied(views: &[ViewId], out: &mut Vec<u8>) {
+    put_u32(out, views.len());
+    views.iter().for_each(|view| put_u32(out, view.0 as usize));
 }
 
 pub fn encode_checkpoint<'a>(

@@ -10,6 +10,7 @@ use crate::engine::{Options, Views, log_dir};
 use crate::error::{Error, Result};
 use crate::log::{Log, LogOptions, Lsn, Record};
 use crate::run::{BlockCache, Run};
+use crate::view::ViewId;
 
 /// What start-up found out that the threads go on with.
 #[derive(Debug)]
@@ -91,22 +92,27 @@ impl Recovery<'_> {
         let mut reader = Reader::new(&record.payload);
         match record.kind {
             record::COMMIT => self.commit(&mut reader),
-            record::COMMIT_RUNS => {
+            record::TRUNCATE => self.truncate(reader.view()?),
+            record::FULL_COMMIT => {
+                for _ in 0..reader.u32()? {
+                    self.truncate(reader.view()?)?;
+                }
                 self.commit_runs(&mut reader)?;
                 self.commit(&mut reader)
-            }
-            record::TRUNCATE => {
-                // A view that was dropped later is not there any more.
-                match self.views.by_id.get(&reader.view()?) {
-                    Some(view) => view.state.lock().clear(),
-                    None => Ok(()),
-                }
             }
             record::CHECKPOINT => {
                 self.last = Some(record.lsn);
                 self.checkpoint(&mut reader)
             }
             kind => Err(Error::Corrupt(format!("the log has a record of the unknown kind {kind}"))),
+        }
+    }
+
+    /// A view that was dropped later is not there any more.
+    fn truncate(&self, view: ViewId) -> Result<()> {
+        match self.views.by_id.get(&view) {
+            Some(view) => view.state.lock().clear(),
+            None => Ok(()),
         }
     }
 

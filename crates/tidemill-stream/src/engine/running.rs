@@ -21,7 +21,7 @@ use crate::engine::thread::{blocking, spawn_background};
 use crate::error::Result;
 use crate::fold::{Evaluated, Fold};
 use crate::run::Run;
-use crate::view::{Frozen, States, View, ViewId};
+use crate::view::{Frozen, Layer, States, View, ViewId};
 
 /// Fewer pieces are not worth the work: a look-up passes them by.
 const MERGE_PIECES_MIN: usize = 4;
@@ -172,8 +172,10 @@ impl Running {
         Ok(())
     }
 
-    pub(super) fn has_runs(&self) -> bool {
-        self.published.lock().by_view.values().any(|pieces| !pieces.runs.is_empty())
+    /// The views of which something is in runs.
+    pub(super) fn spilled(&self) -> Vec<ViewId> {
+        let published = self.published.lock();
+        published.by_view.iter().filter(|(_, pieces)| !pieces.runs.is_empty()).map(|(id, _)| *id).collect()
     }
 
     /// Takes the runs out, which nobody is to see any more.
@@ -243,8 +245,7 @@ pub(super) fn append_running(
         published.wanted = true;
         for (id, frozen) in states.iter_mut() {
             if let Some(pieces) = published.by_view.get(id) {
-                frozen.runs.extend_from_slice(&pieces.runs);
-                frozen.batches.extend_from_slice(&pieces.states);
+                frozen.layers.push(Layer { runs: pieces.runs.clone(), batches: pieces.states.clone() });
             }
         }
     }

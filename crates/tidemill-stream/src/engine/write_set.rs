@@ -6,14 +6,19 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 
 use crate::engine::running::{Folded, Running};
+use crate::engine::thread::blocking;
 use crate::engine::{Engine, Level, Part};
 use crate::error::Result;
 use crate::stream::StreamId;
 use crate::view::{View, ViewId};
+
+/// So long at most for the sake of the order, which only values that are kept as they came depend on.
+const FLUSH_PATIENCE: Duration = Duration::from_secs(10);
 
 pub struct WriteSet {
     engine: Arc<Engine>,
@@ -103,9 +108,12 @@ impl WriteSet {
     pub async fn commit_with(mut self, level: Level, submitted: impl FnOnce() + Send) -> Result<()> {
         let shared = Arc::clone(&self.engine.shared);
         let mut parts = Vec::new();
-        if self.running.has_runs() {
+        if !self.running.spilled().is_empty() {
             // What is large would be written twice, to the log and to the next run.
             self.running.spill(&shared.runs, shared.options.inline_bytes)?;
+            // Runs are older than what is in memory: what was there before goes to runs of its own first.
+            let views = self.running.spilled();
+            blocking(|| shared.maintenance.flush_and_wait(&views, FLUSH_PATIENCE));
         }
         for Folded { view, runs, states } in self.running.folded()? {
             // Readers see the pieces until the commit is applied.

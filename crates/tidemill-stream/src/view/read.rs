@@ -10,7 +10,7 @@ use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use crate::engine::run_schema;
 use crate::error::run_error;
 use crate::fold::Aggregation;
-use crate::run::{KeyEncoder, Merge, RunError, Sorted};
+use crate::run::{KeyEncoder, Merge, Run, RunError, Sorted};
 use crate::view::lookup::KeyFilter;
 use crate::view::{Frozen, States};
 
@@ -53,19 +53,21 @@ fn read(
     }
     let (schema, keys) = run_schema(aggregation);
     let mut inputs: Vec<Box<dyn Iterator<Item = Result<RecordBatch, RunError>>>> = Vec::new();
-    for run in &frozen.runs {
-        inputs.push(match filter {
-            Some(filter) => filter.run(run),
-            None => Box::new(run.scan()),
-        });
-    }
     let encoder = KeyEncoder::try_new(&schema, keys).map_err(external)?;
-    let recent = match filter {
-        Some(filter) => vec![aggregation.combine(&filter.batches(&frozen.batches)?)?],
-        None => join_small(aggregation, &frozen.batches)?,
-    };
-    for states in recent {
-        inputs.push(Box::new(Sorted::try_new(states, &encoder).map_err(external)?));
+    for layer in &frozen.layers {
+        for run in &layer.runs {
+            inputs.push(match filter {
+                Some(filter) => filter.run(run),
+                None => Box::new(run.scan()),
+            });
+        }
+        let recent = match filter {
+            Some(filter) => vec![aggregation.combine(&filter.batches(&layer.batches)?)?],
+            None => join_small(aggregation, &layer.batches)?,
+        };
+        for states in recent {
+            inputs.push(Box::new(Sorted::try_new(states, &encoder).map_err(external)?));
+        }
     }
     for chunk in Merge::try_new(schema, keys, inputs).map_err(external)? {
         let chunk = chunk.map_err(external)?;
@@ -96,8 +98,8 @@ fn read_rows(
     frozen: &Frozen,
     give: &mut dyn FnMut(RecordBatch) -> bool,
 ) -> Result<()> {
-    for run in &frozen.runs {
-        for block in run.scan() {
+    for layer in &frozen.layers {
+        for block in layer.runs.iter().flat_map(Run::scan) {
             let block = block.map_err(external)?;
             let rows = block.columns()[1..].to_vec();
             let states = RecordBatch::try_new(Arc::clone(aggregation.state_schema()), rows)?;
@@ -105,10 +107,10 @@ fn read_rows(
                 return Ok(());
             }
         }
-    }
-    for batch in &frozen.batches {
-        if !give(aggregation.finish_unique(batch)?) {
-            break;
+        for batch in &layer.batches {
+            if !give(aggregation.finish_unique(batch)?) {
+                return Ok(());
+            }
         }
     }
     Ok(())

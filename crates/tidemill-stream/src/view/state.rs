@@ -36,21 +36,37 @@ pub struct ViewState {
     first_pane: i64,
 }
 
-/// A state at one commit: immutable, shared with the view. Parts are in commit order, oldest first.
+/// A state at one commit: immutable, shared with the view.
 #[derive(Debug, Clone)]
 pub struct Frozen {
-    pub runs: Vec<Arc<Run>>,
-    pub batches: Vec<States>,
+    /// Oldest first: what is committed, then the writes that go on.
+    pub layers: Vec<Layer>,
     /// Of a sliding window: the oldest pane that counts at the time of the snapshot.
     pub first_pane: Option<i64>,
     /// Of a view with a time to live: what had not expired at the time of the snapshot.
     pub alive: Option<Alive>,
 }
 
+/// Parts of a state, oldest first; the runs are older than the batches.
+#[derive(Debug, Clone)]
+pub struct Layer {
+    pub runs: Vec<Arc<Run>>,
+    pub batches: Vec<States>,
+}
+
 impl Frozen {
     pub fn rows(&self) -> usize {
-        self.batches.iter().map(|b| b.num_rows()).sum::<usize>()
-            + self.runs.iter().map(|r| r.rows() as usize).sum::<usize>()
+        let in_runs = self.layers.iter().flat_map(|layer| &layer.runs).map(|run| run.rows() as usize);
+        self.batches().iter().map(|states| states.num_rows()).sum::<usize>() + in_runs.sum::<usize>()
+    }
+
+    pub fn has_runs(&self) -> bool {
+        self.layers.iter().any(|layer| !layer.runs.is_empty())
+    }
+
+    /// What is in memory, oldest first.
+    pub fn batches(&self) -> Vec<States> {
+        self.layers.iter().flat_map(|layer| layer.batches.iter().cloned()).collect()
     }
 }
 
@@ -109,8 +125,14 @@ impl ViewState {
 
     /// The state as of the last commit applied.
     pub fn freeze(&mut self) -> Result<Frozen> {
+        let committed = self.committed()?;
+        Ok(Frozen { layers: vec![committed], first_pane: None, alive: None })
+    }
+
+    /// All of it as of the last commit applied.
+    pub fn committed(&mut self) -> Result<Layer> {
         self.freeze_active()?;
-        Ok(Frozen { runs: self.runs.clone(), batches: self.frozen.clone(), first_pane: None, alive: None })
+        Ok(Layer { runs: self.runs.clone(), batches: self.frozen.clone() })
     }
 
     /// What the maintenance thread should merge: the newest batches, back to the first that is much larger than all
@@ -159,8 +181,8 @@ impl ViewState {
         wanted
     }
 
-    /// Adds a run of a commit. Its keys count as older than what is in memory: between writes that went on at the same
-    /// time there is no order.
+    /// Adds a run of a commit. Its states count as older than what is in memory, which the writer had flushed: what came
+    /// since then was written while that write went on, and between those there is no order.
     pub fn add_run(&mut self, run: Arc<Run>) {
         self.runs.push(run);
     }
