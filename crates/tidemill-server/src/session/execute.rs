@@ -95,7 +95,7 @@ impl Session {
             Statement::Sql(statement) => match statement.as_ref() {
                 ast::Statement::Insert(insert) => {
                     let Some(plan) = attempt!(self.insert_plan(insert)) else {
-                        return Ok(self.insert_select(insert, &text, values).await);
+                        return Ok(Box::pin(self.insert_select(insert, &text, values)).await);
                     };
                     let plan = Arc::new(plan);
                     if let Some(whole) = whole {
@@ -104,19 +104,18 @@ impl Session {
                     Ok(self.insert_now(&plan, &[]).await)
                 }
                 query => {
-                    let rows = attempt!(self.select(query, &text, values).await);
+                    let rows = attempt!(Box::pin(self.select(query, &text, values)).await);
                     Ok(Ok(Outcome::Rows(rows, vec![])))
                 }
             },
-            Statement::Copy(copy) => self.copy(wire, copy).await,
+            Statement::Copy(copy) => Box::pin(self.copy(wire, copy)).await,
             Statement::CreateTableAs(create) => {
                 Ok(Box::pin(self.create_table_as(wire, create, &text, values)).await)
             }
             Statement::Execute { name, arguments } => {
                 Box::pin(self.execute_sql(wire, &name, &arguments)).await
             }
-            Statement::DeclareCursor(declare) => Ok(self.declare(declare, text, values).await),
-            // What is rare must not take room in the frames of what is not.
+            Statement::DeclareCursor(declare) => Ok(Box::pin(self.declare(declare, text, values)).await),
             other => Ok(Box::pin(self.command(wire, other)).await),
         }
     }

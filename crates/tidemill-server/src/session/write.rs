@@ -48,7 +48,7 @@ impl Session {
             return Ok(fill);
         }
         let planner = self.planner();
-        fill.with_computed(others, &planner).await
+        Box::pin(async move { fill.with_computed(others, &planner).await }).await
     }
 
     /// Rows that are complete, and that the target takes.
