@@ -51,6 +51,14 @@ impl Published {
         self.at.is_none_or(|at| at.elapsed() >= delay)
     }
 
+    fn append_to(&self, states: &mut HashMap<ViewId, Frozen>) {
+        for (id, frozen) in states {
+            if let Some(pieces) = self.by_view.get(id) {
+                frozen.batches.extend_from_slice(&pieces.states);
+            }
+        }
+    }
+
     fn push(&mut self, view: &Arc<View>, states: impl IntoIterator<Item = States>) {
         let pieces = match self.by_view.entry(view.id) {
             Entry::Occupied(entry) => entry.into_mut(),
@@ -108,6 +116,13 @@ impl Running {
         self.publish(&mut self.folds.lock())?;
         let published = self.published.lock();
         Ok(published.by_view.values().map(|p| (Arc::clone(&p.view), p.states.clone())).collect())
+    }
+
+    /// Adds everything that was folded to the states of those views that are there.
+    pub(super) fn append_to(&self, states: &mut HashMap<ViewId, Frozen>) -> Result<()> {
+        self.publish(&mut self.folds.lock())?;
+        self.published.lock().append_to(states);
+        Ok(())
     }
 
     /// Adds states that another write has folded, behind those that are there.
@@ -174,11 +189,7 @@ pub(super) fn append_running(
         }
         let mut published = write.published.lock();
         published.wanted = true;
-        for (id, frozen) in states.iter_mut() {
-            if let Some(pieces) = published.by_view.get(id) {
-                frozen.batches.extend_from_slice(&pieces.states);
-            }
-        }
+        published.append_to(states);
     }
     Ok(())
 }
