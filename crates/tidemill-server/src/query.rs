@@ -17,7 +17,8 @@ use tidemill_sql::function::cast;
 use tidemill_sql::planner::{self, SessionVars, plan_error};
 use tidemill_sql::types::{Scalar, Type, vector_oid};
 use tidemill_sql::{Result, SqlError};
-use tidemill_stream::view::{Snapshot, state_views};
+use tidemill_stream::engine::Written;
+use tidemill_stream::view::{Snapshot, ViewId, state_views};
 
 use crate::memory::QueryMemory;
 use crate::server::Server;
@@ -73,13 +74,33 @@ pub struct Running {
     pub snapshots: Option<Arc<Snapshots>>,
 }
 
-/// Executes a plan over one snapshot of all the views it reads: the one given, or one of this moment.
+/// What a query sees: the snapshot of its transaction, or one of the moment, and what the transaction has written.
+#[derive(Default)]
+pub struct Reads {
+    pub snapshot: Option<Arc<Snapshot>>,
+    pub written: Written,
+}
+
+impl Reads {
+    fn snapshot(self, server: &Server, views: &[ViewId]) -> Result<Arc<Snapshot>> {
+        let taken = match self.snapshot {
+            Some(snapshot) => snapshot,
+            None => Arc::new(server.engine.snapshot(views).map_err(|e| e.into_sql(plan_error))?),
+        };
+        if self.written.is_empty() {
+            return Ok(taken);
+        }
+        self.written.over(&taken).map(Arc::new).map_err(|e| e.into_sql(plan_error))
+    }
+}
+
+/// Executes a plan over one snapshot of all the views and tables it reads.
 pub async fn run(
     server: &Server,
     mut state: SessionState,
     plan: LogicalPlan,
     parameters: Vec<ScalarValue>,
-    snapshot: Option<Arc<Snapshot>>,
+    reads: Reads,
     memory_limit_bytes: usize,
 ) -> Result<Running> {
     let fields = plan.schema().fields().clone();
@@ -91,13 +112,7 @@ pub async fn run(
         }
     };
     let physical = state.create_physical_plan(&plan).await.map_err(plan_error)?;
-    let snapshot = match snapshot {
-        Some(snapshot) => snapshot,
-        None => {
-            let views = state_views(&physical);
-            Arc::new(server.engine.snapshot(&views).map_err(|e| e.into_sql(plan_error))?)
-        }
-    };
+    let snapshot = reads.snapshot(server, &state_views(&physical))?;
     let config = state.config().clone().with_extension(snapshot);
     *state.config_mut() = config;
     let pool = QueryMemory::new(Arc::clone(&server.memory), memory_limit_bytes);

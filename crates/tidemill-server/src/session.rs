@@ -7,6 +7,7 @@ mod cursor;
 mod execute;
 mod extended;
 pub mod interrupt;
+mod modify;
 mod prepared;
 mod rows;
 mod table;

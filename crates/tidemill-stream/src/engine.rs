@@ -38,7 +38,7 @@ use crate::view::{Frozen, Snapshot, View, ViewId};
 pub use commit::Fatal;
 pub(crate) use run_store::run_schema;
 pub(crate) use running::Running;
-pub use write_set::WriteSet;
+pub use write_set::{WriteSet, Written};
 
 /// Bytes of events and deltas that may wait; a writer beyond that waits itself.
 pub const QUEUE_BYTES_MAX: usize = 64 << 20;

@@ -11,6 +11,8 @@ use tidemill_sql::types::Type;
 use tidemill_sql::{Result, SqlError, SqlState, parse};
 use tidemill_stream::view::{View, ViewId, ViewPlan, ViewTable};
 
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
 use super::{Stream, StreamObject, TableObject};
 use crate::value::ValueEncoder;
 
@@ -23,6 +25,8 @@ pub struct Table {
     pub view: Arc<View>,
     pub table: Arc<ViewTable>,
     defaults: Vec<Option<Default>>,
+    /// Shared by those who add rows, from before their commit to its end; held alone by who replaces the rows.
+    writing: RwLock<()>,
 }
 
 /// What a column gets that a statement does not give a value.
@@ -71,11 +75,30 @@ impl Table {
         let table = Arc::new(ViewTable::new(Arc::clone(&view), schema));
         let default = |text: &Option<String>| text.as_deref().map(Default::parse).transpose();
         let defaults = object.columns.iter().map(|c| default(&c.default)).collect::<Result<_>>()?;
-        Ok(Self { oid, object, stream, view, table, defaults })
+        Ok(Self { oid, object, stream, view, table, defaults, writing: RwLock::default() })
     }
 
     pub fn id(&self) -> ViewId {
         ViewId(self.oid)
+    }
+
+    /// Until the guard is dropped nobody replaces the rows.
+    pub async fn share(&self) -> RwLockReadGuard<'_, ()> {
+        self.writing.read().await
+    }
+
+    /// The same of several tables, which come in the order of their numbers: so no two wait for each other.
+    pub async fn share_all(tables: &[Arc<Table>]) -> Vec<RwLockReadGuard<'_, ()>> {
+        let mut guards = Vec::with_capacity(tables.len());
+        for table in tables {
+            guards.push(table.share().await);
+        }
+        guards
+    }
+
+    /// Until the guard is dropped nobody else writes.
+    pub async fn hold(&self) -> RwLockWriteGuard<'_, ()> {
+        self.writing.write().await
     }
 
     pub fn default(&self, column: usize) -> Option<&Default> {

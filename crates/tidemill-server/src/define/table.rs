@@ -216,9 +216,12 @@ impl Drop for NewTable<'_> {
 
 /// Empties tables, all at one commit.
 pub async fn truncate(server: &Server, names: &[Name]) -> Result<Vec<Notice>> {
-    let _change = server.catalog.change.lock().await;
-    let empty = |name: &Name| Ok(Part::Truncate { view: server.catalog.table(public(name)?)?.id() });
-    let parts = names.iter().map(empty).collect::<Result<Vec<_>>>()?;
+    let tables = names.iter().map(|name| server.catalog.table(public(name)?));
+    let mut tables = tables.collect::<Result<Vec<_>>>()?;
+    tables.sort_by_key(|table| table.oid);
+    tables.dedup_by_key(|table| table.oid);
+    let _shared = Table::share_all(&tables).await;
+    let parts = tables.iter().map(|table| Part::Truncate { view: table.id() }).collect();
     server.engine.write(parts, Level::SyncCommit).await.map_err(|e| e.into_sql(plan_error))?;
     Ok(vec![])
 }

@@ -64,6 +64,10 @@ impl Session {
                 attempt!(work.add(set, &server.engine));
             }
             None => {
+                let _shared = match target.table() {
+                    Some(table) => Some(table.share().await),
+                    None => None,
+                };
                 let shield = Shield::lowered(&self.interrupt);
                 let committed = set.commit_with(level, || shield.raise()).await;
                 attempt!(committed.map_err(|e| e.into_sql(plan_error)));

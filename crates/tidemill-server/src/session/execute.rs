@@ -103,6 +103,9 @@ impl Session {
                     }
                     Ok(self.insert_now(&plan, &[]).await)
                 }
+                statement @ (ast::Statement::Update(_) | ast::Statement::Delete(_)) => {
+                    Ok(Box::pin(self.modify(statement, &text, values)).await)
+                }
                 query => {
                     let rows = attempt!(Box::pin(self.select(query, &text, values)).await);
                     Ok(Ok(Outcome::Rows(rows, vec![])))
@@ -153,9 +156,9 @@ impl Session {
         plan: LogicalPlan,
         values: Vec<ScalarValue>,
     ) -> Result<Running> {
-        let snapshot = self.work().and_then(|work| work.snapshot.clone());
+        let reads = self.work().map(|work| work.reads()).unwrap_or_default();
         let limit = self.settings.current().query_memory_limit_bytes;
-        query::run(&self.server, state, plan, values, snapshot, limit).await
+        query::run(&self.server, state, plan, values, reads, limit).await
     }
 
     /// What comes before every read: the modes of the transaction are fixed, and from REPEATABLE READ on what it sees.

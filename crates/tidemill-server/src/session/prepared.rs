@@ -120,6 +120,10 @@ impl Session {
                         Ok((Body::Command(None), self.query_types(&source, &parsed.text).await?))
                     }
                 },
+                statement @ (ast::Statement::Update(_) | ast::Statement::Delete(_)) => {
+                    let query = self.modifying_query(statement)?;
+                    Ok((Body::Command(None), self.query_types(&query, &parsed.text).await?))
+                }
                 statement => {
                     let plan = query::plan_with(&self.planner(), statement, &parsed.text, given).await?;
                     let types = parameter_types(&plan)?;

@@ -1,17 +1,20 @@
 //! Transactions: blocks, savepoints, what is written in them and what they read.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidemill_sql::planner::plan_error;
 use tidemill_sql::statement::Statement;
 use tidemill_sql::{Result, SqlError, SqlState};
-use tidemill_stream::engine::{Engine, Level, WriteSet};
+use tidemill_stream::engine::{Engine, Level, WriteSet, Written};
 use tidemill_stream::view::Snapshot;
 
 use super::Session;
 use super::interrupt::Shield;
+use crate::catalog::Table;
 use crate::insert::Target;
 use crate::pg::wire_error::Notice;
+use crate::query::Reads;
 use crate::settings::Scope;
 
 /// Savepoints that a block can hold.
@@ -31,8 +34,8 @@ pub(super) enum Transaction {
 pub(super) struct Work {
     written: Option<WriteSet>,
     savepoints: Vec<Savepoint>,
-    /// A table was written to: the commit is durable whatever the setting for streams.
-    durable: bool,
+    /// The tables that were written to, by number.
+    tables: BTreeMap<u32, Arc<Table>>,
     /// From REPEATABLE READ on, everything is read at one commit.
     pub(super) snapshot: Option<Arc<Snapshot>>,
 }
@@ -59,7 +62,17 @@ impl Work {
 
     /// Remembers what was written to.
     pub(super) fn note(&mut self, target: &Target) {
-        self.durable |= target.table().is_some();
+        if let Some(table) = target.table() {
+            self.tables.entry(table.oid).or_insert_with(|| Arc::clone(table));
+        }
+    }
+
+    /// What a query of the transaction sees.
+    pub(super) fn reads(&self) -> Reads {
+        let mut written = Written::default();
+        let sets = self.written.iter().chain(self.savepoints.iter().filter_map(|s| s.written.as_ref()));
+        sets.for_each(|set| written.push(set));
+        Reads { snapshot: self.snapshot.clone(), written }
     }
 
     /// Takes in a write set that was filled apart.
@@ -269,7 +282,10 @@ impl Session {
 
     /// Applies a transaction. Its settings last if it succeeds, and go back if not.
     pub(super) async fn commit_work(&mut self, work: Work) -> Result<()> {
-        let level = if work.durable { Level::SyncCommit } else { self.level() };
+        // What is in a table is durable whatever the setting for streams.
+        let level = if work.tables.is_empty() { self.level() } else { Level::SyncCommit };
+        let tables = work.tables.values().cloned().collect::<Vec<_>>();
+        let _shared = Table::share_all(&tables).await;
         let written = match work.into_written(&self.server.engine) {
             Ok(Some(set)) => {
                 let shield = Shield::lowered(&self.interrupt);

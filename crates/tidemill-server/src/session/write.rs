@@ -48,11 +48,11 @@ impl Session {
             return Ok(fill);
         }
         let planner = self.planner();
-        fill.with_computed(others, &planner).await
+        Box::pin(async move { fill.with_computed(others, &planner).await }).await
     }
 
     /// Rows that are complete, and that the target takes.
-    fn events(
+    pub(super) fn events(
         &self,
         target: &Target,
         fill: &Fill,
@@ -80,6 +80,10 @@ impl Session {
                 self.check_written()?;
             }
             None => {
+                let _shared = match target.table() {
+                    Some(table) => Some(table.share().await),
+                    None => None,
+                };
                 let part = Part::Events { stream: stream.id(), targets, batch: events };
                 let shield = Shield::lowered(&self.interrupt);
                 let written = server.engine.write_with(vec![part], level, || shield.raise()).await;

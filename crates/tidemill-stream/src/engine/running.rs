@@ -66,6 +66,14 @@ impl Published {
         self.at.is_none_or(|at| at.elapsed() >= delay)
     }
 
+    fn append_to(&self, states: &mut HashMap<ViewId, Frozen>) {
+        for (id, frozen) in states {
+            if let Some(pieces) = self.by_view.get(id) {
+                frozen.layers.push(Layer { runs: pieces.runs.clone(), batches: pieces.states.clone() });
+            }
+        }
+    }
+
     fn pieces(&mut self, view: &Arc<View>) -> &mut Pieces {
         match self.by_view.entry(view.id) {
             Entry::Occupied(entry) => entry.into_mut(),
@@ -137,6 +145,13 @@ impl Running {
         let folded =
             |p: &Pieces| Folded { view: Arc::clone(&p.view), runs: p.runs.clone(), states: p.states.clone() };
         Ok(published.by_view.values().map(folded).collect())
+    }
+
+    /// Adds everything that was folded to the states of those views that are there.
+    pub(super) fn append_to(&self, states: &mut HashMap<ViewId, Frozen>) -> Result<()> {
+        self.publish(&mut self.folds.lock())?;
+        self.published.lock().append_to(states);
+        Ok(())
     }
 
     /// Adds what another write has folded, behind what is there.
@@ -243,11 +258,7 @@ pub(super) fn append_running(
         }
         let mut published = write.published.lock();
         published.wanted = true;
-        for (id, frozen) in states.iter_mut() {
-            if let Some(pieces) = published.by_view.get(id) {
-                frozen.layers.push(Layer { runs: pieces.runs.clone(), batches: pieces.states.clone() });
-            }
-        }
+        published.append_to(states);
     }
     Ok(())
 }

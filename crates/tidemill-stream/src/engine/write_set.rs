@@ -15,7 +15,7 @@ use crate::engine::thread::blocking;
 use crate::engine::{Engine, Level, Part};
 use crate::error::Result;
 use crate::stream::StreamId;
-use crate::view::{View, ViewId};
+use crate::view::{Snapshot, View, ViewId};
 
 /// So long at most for the sake of the order, which only values that are kept as they came depend on.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(10);
@@ -28,6 +28,27 @@ pub struct WriteSet {
     submitted: bool,
     rows: u64,
     readers: Vec<Readers>,
+}
+
+/// What several write sets hold so far, in their order: a transaction reads what it has written.
+#[derive(Default)]
+pub struct Written(Vec<Arc<Running>>);
+
+impl Written {
+    pub fn push(&mut self, set: &WriteSet) {
+        self.0.push(Arc::clone(&set.running));
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A snapshot with it, which nobody else has.
+    pub fn over(&self, snapshot: &Snapshot) -> Result<Snapshot> {
+        let mut states = snapshot.views().clone();
+        self.0.iter().try_for_each(|running| running.append_to(&mut states))?;
+        Ok(Snapshot::new(states))
+    }
 }
 
 /// The views that read a stream when the write first wrote to it. One that is made or activated meanwhile gets nothing

@@ -46,6 +46,10 @@ impl Snapshot {
     pub fn view(&self, id: ViewId) -> Option<&Frozen> {
         self.views.get(&id)
     }
+
+    pub(crate) fn views(&self) -> &HashMap<ViewId, Frozen> {
+        &self.views
+    }
 }
 
 /// The leaf of a view's finish plan: gives the finished groups of the view's state.

@@ -155,3 +155,111 @@ async fn rows_of_a_copy_come_at_once() {
     let answer = client.query("SELECT count(*), max(name) FROM t");
     assert_eq!(answer.rows, [[Some("2".to_string()), Some("b".to_string())]]);
 }
+
+#[tokio::test]
+async fn a_transaction_reads_what_it_has_written() {
+    let (_dir, server, client) = start().await;
+    let other = server.connect().await;
+    let both = "SELECT (SELECT count(*) FROM t), (SELECT coalesce(sum(sum), 0)::int FROM v)";
+    client.batch_execute("INSERT INTO t VALUES (1, 'a'); INSERT INTO s VALUES (1, 1)").await.unwrap();
+    for mode in ["READ COMMITTED", "REPEATABLE READ"] {
+        client.batch_execute(&format!("BEGIN ISOLATION LEVEL {mode}")).await.unwrap();
+        assert_eq!(rows(&client, both).await, [["1", "1"]], "{mode}");
+        client.batch_execute("INSERT INTO t VALUES (2, 'b'); INSERT INTO s VALUES (1, 10)").await.unwrap();
+        assert_eq!(rows(&client, both).await, [["2", "11"]], "{mode}");
+        client.batch_execute("SAVEPOINT a; INSERT INTO t SELECT id + 2, name FROM t").await.unwrap();
+        assert_eq!(rows(&client, "SELECT id FROM t ORDER BY 1").await, [["1"], ["2"], ["3"], ["4"]]);
+        client.batch_execute("ROLLBACK TO a; INSERT INTO s VALUES (2, 100)").await.unwrap();
+        assert_eq!(rows(&client, both).await, [["2", "111"]], "{mode}");
+        assert_eq!(rows(&client, "SELECT sum FROM v WHERE id = 2").await, [["100"]], "{mode}");
+        assert_eq!(rows(&other, both).await, [["1", "1"]], "{mode}");
+        client.batch_execute("ROLLBACK").await.unwrap();
+        assert_eq!(rows(&client, both).await, [["1", "1"]], "{mode}");
+    }
+    client.batch_execute("BEGIN; INSERT INTO t VALUES (2, 'b')").await.unwrap();
+    assert_eq!(rows(&client, both).await, [["2", "1"]]);
+    client.batch_execute("INSERT INTO t VALUES (3, 'c'); COMMIT").await.unwrap();
+    assert_eq!(rows(&other, both).await, [["3", "1"]]);
+}
+
+#[tokio::test]
+async fn rows_are_updated_and_deleted() {
+    let (dir, mut server, client) = start().await;
+    client
+        .batch_execute("INSERT INTO t SELECT x, 'row ' || x FROM generate_series(1, 20000) AS x")
+        .await
+        .unwrap();
+    let tag = async |sql: &str| client.execute(sql, &[]).await.unwrap();
+    assert_eq!(tag("UPDATE t SET name = upper(name), id = id + 100000 WHERE id % 4 = 0").await, 5000);
+    assert_eq!(tag("DELETE FROM t WHERE id > 100000 AND id % 8 = 0").await, 2500);
+    assert_eq!(tag("UPDATE t SET name = DEFAULT WHERE id IN (SELECT min(id) FROM t)").await, 1);
+    assert_eq!(tag("UPDATE t SET name = 'x' WHERE false").await, 0);
+    let update = client.prepare("UPDATE t AS a SET name = $1 WHERE a.id = $2").await.unwrap();
+    assert_eq!(client.execute(&update, &[&"named", &2i32]).await.unwrap(), 1);
+    let sums = "SELECT count(*), sum(id), count(*) FILTER (WHERE name = 'nobody'), max(name) FROM t";
+    let wanted = rows(
+        &client,
+        "SELECT count(*), sum(x)::text, 1, 'row 9999' FROM
+        (SELECT CASE WHEN x % 4 = 0 THEN x + 100000 ELSE x END AS x FROM generate_series(1, 20000) AS x) AS t
+        WHERE NOT (x > 100000 AND x % 8 = 0)",
+    )
+    .await;
+    assert_eq!(rows(&client, sums).await, wanted);
+    assert_eq!(rows(&client, "SELECT name FROM t WHERE id < 3 ORDER BY id").await, [["nobody"], ["named"]]);
+    for (sql, state) in [
+        ("UPDATE t SET id = NULL WHERE id = 1", "23502"),
+        ("UPDATE t SET id = 1 / (id - 1)", "22012"),
+        ("UPDATE t SET id = true", "42804"),
+        ("UPDATE t SET id = 'x'", "22P02"),
+        ("UPDATE t SET nope = 1", "42703"),
+        ("UPDATE t SET id = 1, id = 2", "42601"),
+        ("UPDATE t SET id = 1 RETURNING id", "0A000"),
+        ("UPDATE t SET id = 1 FROM v WHERE v.id = t.id", "0A000"),
+        ("UPDATE s SET id = 1", "42809"),
+        ("DELETE FROM v", "42809"),
+        ("DELETE FROM nope", "42P01"),
+        ("DELETE FROM t USING v WHERE v.id = t.id", "0A000"),
+        ("BEGIN; DELETE FROM t", "25001"),
+        ("ROLLBACK; DELETE FROM t WHERE nope", "42703"),
+    ] {
+        assert_eq!(failure(&client, sql).await.0, state, "{sql}");
+    }
+    assert_eq!(rows(&client, sums).await, wanted);
+    server.kill();
+    server = Server::start(dir.path());
+    let client = server.connect().await;
+    assert_eq!(rows(&client, sums).await, wanted);
+    client.batch_execute("DELETE FROM t").await.unwrap();
+    assert_eq!(rows(&client, "SELECT count(*) FROM t").await, [["0"]]);
+}
+
+/// No change is lost between the reading and the writing of another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_at_the_same_time_are_all_there() {
+    let (_dir, server, client) = start().await;
+    client.batch_execute("INSERT INTO t VALUES (0, 'counter')").await.unwrap();
+    let mut tasks = Vec::new();
+    for number in 1..=4 {
+        let client = server.connect().await;
+        tasks.push(tokio::spawn(async move {
+            for i in 0..20 {
+                let id = number * 1000 + i;
+                client.batch_execute("UPDATE t SET id = id + 1 WHERE name = 'counter'").await.unwrap();
+                client.batch_execute(&format!("INSERT INTO t VALUES ({id}, 'kept')")).await.unwrap();
+                client
+                    .batch_execute(&format!("BEGIN; INSERT INTO t VALUES ({id}, 'gone'); COMMIT"))
+                    .await
+                    .unwrap();
+                client
+                    .batch_execute(&format!("DELETE FROM t WHERE id = {id} AND name = 'gone'"))
+                    .await
+                    .unwrap();
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let found = rows(&client, "SELECT name, count(*), min(id) FROM t GROUP BY name ORDER BY name").await;
+    assert_eq!(found, [["counter", "1", "80"], ["kept", "80", "1000"]]);
+}

@@ -23,6 +23,9 @@ COPY turbine (id, name) FROM stdin;
 22	copied
 23	\N
 \.
+UPDATE turbine AS t SET power = t.power + height, note = NULL, tags = '{a,b}' WHERE t.name LIKE 'row%';
+DELETE FROM turbine WHERE id = 5 OR id IN (SELECT turbine FROM visit WHERE turbine < 3);
+SELECT id, name, power, note, tags FROM turbine ORDER BY id;
 COPY turbine (id, name, note) TO stdout CSV HEADER;
 CREATE TABLE tall AS SELECT id, name, power FROM turbine WHERE id > 9;
 \d tall
@@ -70,4 +73,12 @@ DROP TABLE tall;
 DROP STREAM turbine;
 DROP VIEW turbine;
 TRUNCATE tall;
+UPDATE turbine SET height = note;
+UPDATE turbine SET nope = 1;
+UPDATE turbine SET height = 1 WHERE nope = 1;
+UPDATE turbine SET (height, blades) = (1, 2);
+UPDATE turbine SET height = 1 RETURNING id;
+UPDATE nothing SET height = 1;
+DELETE FROM turbine USING visit WHERE id = turbine;
+DELETE FROM turbine WHERE id;
 ALTER VIEW turbine RENAME TO t;

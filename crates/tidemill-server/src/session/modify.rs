@@ -1,0 +1,314 @@
+//! UPDATE and DELETE: the rows of a table are read, and what is to be there afterwards is written in their place.
+//!
+//! ```text
+//! UPDATE t AS a SET x = e WHERE c
+//!   => SELECT *, CASE WHEN hit THEN e END FROM (SELECT *, (c) IS TRUE AS hit FROM t) AS a
+//! DELETE FROM t AS a WHERE c
+//!   => SELECT *, (c) IS TRUE FROM t AS a
+//! ```
+//!
+//! Nobody else writes to the table meanwhile, and the old rows go and the new ones come at one commit. It costs what the
+//! table costs, not what is changed: tables are for what views are joined with.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
+use arrow::compute::kernels::zip::zip;
+use arrow::compute::{filter_record_batch, not};
+use datafusion::common::ScalarValue;
+use futures::StreamExt;
+use sqlparser::ast::{self, Expr, SelectItem, Spanned, TableFactor, TableWithJoins};
+use sqlparser::tokenizer::Span;
+use tidemill_sql::function::cast;
+use tidemill_sql::insert::{Value, value};
+use tidemill_sql::name::{fold, resolve};
+use tidemill_sql::planner::coerce::{self, castable};
+use tidemill_sql::planner::plan_error;
+use tidemill_sql::types::Type;
+use tidemill_sql::{Result, SqlError, SqlState, parse};
+use tidemill_stream::engine::{Level, Part};
+
+use super::Session;
+use super::execute::Outcome;
+use super::interrupt::Shield;
+use crate::catalog::{Relation, Table};
+use crate::define::public;
+use crate::insert::{Fill, Place, Target};
+
+/// The column that tells which rows are meant. Nobody can write it.
+const HIT: &str = "row is meant";
+
+/// What is to be done with the rows of a table.
+struct Change<'a> {
+    verb: &'static str,
+    relation: &'a TableWithJoins,
+    selection: Option<&'a Expr>,
+    /// The new values of an UPDATE; nothing: the rows go.
+    assignments: Option<&'a [ast::Assignment]>,
+}
+
+impl Session {
+    /// The query of an UPDATE or a DELETE, for the types of its parameters.
+    pub(super) fn modifying_query(&self, statement: &ast::Statement) -> Result<Box<ast::Query>> {
+        let change = Change::new(statement)?;
+        let table = change.table(self)?;
+        change.query(&table, &change.places(&table)?)
+    }
+
+    pub(super) async fn modify(
+        &mut self,
+        statement: &ast::Statement,
+        text: &str,
+        values: Vec<ScalarValue>,
+    ) -> Result<Outcome> {
+        let change = Change::new(statement)?;
+        let table = change.table(self)?;
+        self.begin_definition(change.verb).await?;
+        let _alone = table.hold().await;
+        let places = change.places(&table)?;
+        let query = change.query(&table, &places)?;
+        let statement = ast::Statement::Query(query);
+        let mut running = self.run_query(&statement, text, values).await?;
+        let types = running.schema.fields().iter().map(|field| Type::of_field(field));
+        let types = types.collect::<Result<Vec<_>>>()?;
+        change.check_types(&table, &places, &types)?;
+        let (mut parts, mut meant) = (vec![Part::Truncate { view: table.id() }], 0);
+        while let Some(batch) = running.stream.next().await {
+            let batch = batch.map_err(plan_error)?;
+            let width = table.object.columns.len();
+            let hit = batch.column(width).as_boolean().clone();
+            meant += hit.true_count();
+            let kept = match change.assignments {
+                Some(_) => self.assigned_rows(&batch, &hit, &places, &types)?,
+                None => {
+                    let rows = batch.project(&(0..width).collect::<Vec<_>>()).map_err(arrow_error)?;
+                    let kept = not(&hit).map_err(arrow_error)?;
+                    filter_record_batch(&rows, &kept).map_err(arrow_error)?.columns().to_vec()
+                }
+            };
+            let rows = kept.first().map_or(0, |column| column.len());
+            let columns = std::iter::once(None).chain(kept.into_iter().map(Some)).collect();
+            let target = Target::Table(Arc::clone(&table));
+            let events = self.events(&target, &Fill::none(), columns, rows, self.began_us)?;
+            parts.push(Part::Events { stream: table.stream.id(), targets: None, batch: events });
+        }
+        if meant > 0 {
+            let shield = Shield::lowered(&self.interrupt);
+            let written = self.server.engine.write_with(parts, Level::SyncCommit, || shield.raise()).await;
+            written.map_err(|e| e.into_sql(plan_error))?;
+        }
+        Ok(Outcome::Tag(format!("{} {meant}", change.verb)))
+    }
+
+    /// The columns of the table with the new values where rows are meant.
+    fn assigned_rows(
+        &self,
+        batch: &RecordBatch,
+        hit: &BooleanArray,
+        places: &[Place],
+        types: &[Type],
+    ) -> Result<Vec<ArrayRef>> {
+        let new = batch.num_columns() - places.len();
+        let mut columns = batch.columns()[..new - 1].to_vec();
+        let vars = self.vars();
+        for (i, (place, ty)) in places.iter().enumerate() {
+            let value = cast::cast(batch.column(new + i), types[new + i], *ty, false, &vars)?;
+            columns[*place] = zip(hit, &value, &columns[*place]).map_err(arrow_error)?;
+        }
+        Ok(columns)
+    }
+}
+
+impl<'a> Change<'a> {
+    fn new(statement: &'a ast::Statement) -> Result<Self> {
+        match statement {
+            ast::Statement::Update(update) => Self::of_update(update),
+            ast::Statement::Delete(delete) => Self::of_delete(delete),
+            _ => Err(SqlError::internal("this statement changes no rows")),
+        }
+    }
+
+    fn of_update(update: &'a ast::Update) -> Result<Self> {
+        let from = update.from.as_ref().map(|from| match from {
+            ast::UpdateTableFromKind::BeforeSet(tables) | ast::UpdateTableFromKind::AfterSet(tables) => {
+                tables.first().map_or(Span::empty(), Spanned::span)
+            }
+        });
+        refuse("UPDATE … FROM", from, "Use a subquery in SET and in WHERE.")?;
+        refuse_returning(update.returning.as_deref())?;
+        Ok(Change {
+            verb: "UPDATE",
+            relation: &update.table,
+            selection: update.selection.as_ref(),
+            assignments: Some(&update.assignments),
+        })
+    }
+
+    fn of_delete(delete: &'a ast::Delete) -> Result<Self> {
+        let using = delete.using.as_ref().map(|using| using.first().map_or(Span::empty(), Spanned::span));
+        refuse("DELETE … USING", using, "Use a subquery in WHERE.")?;
+        refuse_returning(delete.returning.as_deref())?;
+        let (ast::FromTable::WithFromKeyword(from) | ast::FromTable::WithoutKeyword(from)) = &delete.from;
+        let [relation] = from.as_slice() else {
+            return Err(SqlError::syntax("DELETE is of one table").with_position(1));
+        };
+        let selection = delete.selection.as_ref();
+        Ok(Change { verb: "DELETE", relation, selection, assignments: None })
+    }
+
+    fn table(&self, session: &Session) -> Result<Arc<Table>> {
+        let TableFactor::Table { name, .. } = &self.relation.relation else {
+            return Err(SqlError::syntax(format!("{} is of a table", self.verb)).with_position(1));
+        };
+        let name = resolve(name, name.span().start.column.max(1) as usize)?;
+        let plain = public(&name)?;
+        match session.server.catalog.get(plain) {
+            Some(Relation::Table(table)) => Ok(table),
+            Some(other) => {
+                let what = if self.verb == "UPDATE" { "update" } else { "delete from" };
+                let message = format!("cannot {what} {} \"{plain}\"", other.kind());
+                Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
+                    .with_position(name.position)
+                    .with_hint("Only the rows of tables can be changed."))
+            }
+            None => {
+                let message = format!("relation \"{plain}\" does not exist");
+                Err(SqlError::new(SqlState::UNDEFINED_TABLE, message).with_position(name.position))
+            }
+        }
+    }
+
+    /// The columns that are assigned to, from 0.
+    fn places(&self, table: &Table) -> Result<Vec<Place>> {
+        let mut places: Vec<Place> = Vec::new();
+        for assignment in self.assignments.unwrap_or_default() {
+            let ast::AssignmentTarget::ColumnName(target) = &assignment.target else {
+                let place = assignment.target.span().start.column.max(1) as usize;
+                return Err(SqlError::unsupported("assignment to several columns at once is not supported")
+                    .with_position(place)
+                    .with_hint("Assign to each column by itself."));
+            };
+            let position = target.span().start.column.max(1) as usize;
+            let name = target.0.last().and_then(|part| part.as_ident()).map(fold).unwrap_or_default();
+            let Some(place) = table.object.columns.iter().position(|c| c.name == name) else {
+                let message =
+                    format!("column \"{name}\" of relation \"{}\" does not exist", table.object.name);
+                return Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message).with_position(position));
+            };
+            if places.iter().any(|(p, _)| *p == place) {
+                let message = format!("multiple assignments to same column \"{name}\"");
+                return Err(SqlError::syntax(message));
+            }
+            places.push((place, table.object.columns[place].ty));
+        }
+        Ok(places)
+    }
+
+    /// The query that gives the table's columns, whether the row is meant, and the new values.
+    fn query(&self, table: &Table, places: &[Place]) -> Result<Box<ast::Query>> {
+        let meant = match self.selection {
+            Some(condition) => Expr::IsTrue(Box::new(Expr::Nested(Box::new(condition.clone())))),
+            None => parse::parse_expr("TRUE")?,
+        };
+        let alias = ast::Ident::with_quote('"', HIT);
+        let mut inner = parse::parse_query("SELECT * FROM t")?;
+        if let ast::SetExpr::Select(select) = inner.body.as_mut() {
+            select.from = vec![self.relation.clone()];
+            select.projection.push(SelectItem::ExprWithAlias { expr: meant, alias: alias.clone() });
+        }
+        let Some(assignments) = self.assignments else { return Ok(inner) };
+        let mut outer = parse::parse_query("SELECT * FROM (SELECT 1) AS t")?;
+        if let ast::SetExpr::Select(select) = outer.body.as_mut() {
+            for (i, (assignment, place)) in assignments.iter().zip(places).enumerate() {
+                let expr = guarded(&alias, new_value(assignment, table, place.0)?);
+                let alias = ast::Ident::with_quote('"', format!("new value {i}"));
+                select.projection.push(SelectItem::ExprWithAlias { expr, alias });
+            }
+            for table in &mut select.from {
+                if let TableFactor::Derived { subquery, alias, .. } = &mut table.relation {
+                    **subquery = std::mem::replace(&mut *inner, (**subquery).clone());
+                    if let (Some(alias), Some(name)) = (alias.as_mut(), self.name()) {
+                        alias.name = name;
+                    }
+                }
+            }
+        }
+        Ok(outer)
+    }
+
+    /// The name by which the statement's expressions know the table.
+    fn name(&self) -> Option<ast::Ident> {
+        match &self.relation.relation {
+            TableFactor::Table { alias: Some(alias), .. } => Some(alias.name.clone()),
+            TableFactor::Table { name, .. } => name.0.last()?.as_ident().cloned(),
+            _ => None,
+        }
+    }
+
+    fn check_types(&self, table: &Table, places: &[Place], types: &[Type]) -> Result<()> {
+        let new = types.len() - places.len();
+        let values = self.assignments.unwrap_or_default().iter().zip(places).zip(&types[new..]);
+        for ((assignment, (place, ty)), from) in values {
+            // A literal of unknown type is read by the column's.
+            let is_unknown =
+                matches!(value(&assignment.value), Some(Value::String(_) | Value::Null | Value::Default));
+            if is_unknown || castable(*from, *ty, coerce::Context::Assignment) {
+                continue;
+            }
+            let (ty, from) = (ty.with_typmod(-1).display(), from.with_typmod(-1).display());
+            let column = &table.object.columns[*place].name;
+            let message = format!("column \"{column}\" is of type {ty} but expression is of type {from}");
+            return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message)
+                .with_position(assignment.value.span().start.column.max(1) as usize)
+                .with_hint("You will need to rewrite or cast the expression."));
+        }
+        Ok(())
+    }
+}
+
+fn new_value(assignment: &ast::Assignment, table: &Table, place: usize) -> Result<Expr> {
+    match value(&assignment.value) {
+        Some(Value::Default) => match table.default(place) {
+            Some(default) => Ok(default.expr.clone()),
+            None => parse::parse_expr("NULL"),
+        },
+        Some(Value::Parameter(number)) => {
+            let ty = table.object.columns[place].ty.with_typmod(-1);
+            parse::parse_expr(&format!("CAST(${number} AS {})", ty.display()))
+        }
+        _ => Ok(assignment.value.clone()),
+    }
+}
+
+/// An expression that is only carried out for the rows that are meant.
+fn guarded(hit: &ast::Ident, value: Expr) -> Expr {
+    use ast::helpers::attached_token::AttachedToken;
+    Expr::Case {
+        case_token: AttachedToken::empty(),
+        end_token: AttachedToken::empty(),
+        operand: None,
+        conditions: vec![ast::CaseWhen {
+            condition: Expr::Identifier(hit.clone()),
+            result: Expr::Nested(Box::new(value)),
+        }],
+        else_result: None,
+    }
+}
+
+fn refuse(what: &str, place: Option<Span>, hint: &str) -> Result<()> {
+    match place {
+        None => Ok(()),
+        Some(span) => Err(SqlError::unsupported(format!("{what} is not supported"))
+            .with_position(span.start.column.max(1) as usize)
+            .with_hint(hint)),
+    }
+}
+
+fn refuse_returning(returning: Option<&[SelectItem]>) -> Result<()> {
+    let place = returning.map(|items| items.first().map_or(Span::empty(), Spanned::span));
+    refuse("RETURNING", place, "Read the rows with a SELECT.")
+}
+
+fn arrow_error(error: arrow::error::ArrowError) -> SqlError {
+    plan_error(error.into())
+}
