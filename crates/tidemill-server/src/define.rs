@@ -190,6 +190,7 @@ pub async fn create_view(server: &Server, create: CreateView, step_factor: u8) -
     }
     let oid = server.catalog.allocate_oid();
     let planned = plan_view(&server.defining, oid, object, create.query).await.and_then(|view| {
+        option::check_key(&create.options, &view.table)?;
         let mut changes: Vec<_> = streams.iter().map(|(oid, s)| Change::PutStream(*oid, s)).collect();
         if let Some(old) = &replaced {
             check_replacement(old, &view)?;
@@ -274,26 +275,10 @@ pub async fn alter_view(
 
 /// Options that this version carries out, or tells that it does not.
 fn check_options(create: &CreateView, has_clause: bool) -> Result<Vec<Notice>> {
+    let idle = option::without_effect(&create.options)?;
     option::check(&create.options, has_clause)?;
-    let mut notices = Vec::new();
-    for option in &create.options {
-        match (option.name.as_str(), option.value.as_deref()) {
-            ("action", None | Some("materialize")) => {}
-            ("fillfactor" | "tablespace", _) => {
-                let message =
-                    format!("option \"{}\" has no effect: states are not kept in pages", option.name);
-                notices.push(Notice::new(message));
-            }
-            ("sw" | "max_age" | "step_factor" | "ttl" | "ttl_column", _) => {}
-            (name, _) => {
-                return Err(SqlError::unsupported(format!(
-                    "option \"{name}\" of a continuous view is not supported yet"
-                ))
-                .with_position(option.position));
-            }
-        }
-    }
-    Ok(notices)
+    let notice = |name| Notice::new(format!("option \"{name}\" has no effect: states are not kept in pages"));
+    Ok(idle.into_iter().map(notice).collect())
 }
 
 /// The streams that must be put in the catalog for the view: undeclared ones, and those that get columns from it.
@@ -489,20 +474,33 @@ pub fn create_extension(name: &Name, if_not_exists: bool) -> Result<Vec<Notice>>
     Ok(vec![Notice::new(format!("extension \"{shown}\" {skipped}"))])
 }
 
+/// `ttl_expire`: takes away what has expired, and tells how many groups that were.
+async fn expire(server: &Server, name: &Name) -> Result<u64> {
+    let view = server.catalog.view(public(name)?)?;
+    if view.view.time_to_live().is_none() {
+        let message = format!("continuous view \"{}\" does not have a time to live", view.object.name);
+        return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
+            .with_hint("Give it one with set_ttl, or with the options \"ttl\" and \"ttl_column\"."));
+    }
+    server.engine.expire(view.id()).await.map_err(|e| e.into_sql(plan_error))
+}
+
 /// A function's command, which is the statement of the same name.
-pub async fn carry_out(server: &Server, command: Command) -> Result<()> {
+pub async fn carry_out(server: &Server, command: Command) -> Result<u64> {
     // A function's argument has no place in the statement.
     let named = |parts: Option<Vec<String>>| parts.map(|parts| of_parts(&parts, 0)).transpose();
     match command {
-        Command::Activate(name) => set_active(server, named(name)?.as_slice(), true).await.map(|_| ()),
-        Command::Deactivate(name) => set_active(server, named(name)?.as_slice(), false).await.map(|_| ()),
+        Command::Activate(name) => drop(set_active(server, named(name)?.as_slice(), true).await?),
+        Command::Deactivate(name) => drop(set_active(server, named(name)?.as_slice(), false).await?),
         Command::Truncate(name) => {
             let view = server.catalog.view(public(&of_parts(&name, 0)?)?)?;
-            server.engine.truncate(view.id()).await.map_err(|e| e.into_sql(plan_error))
+            server.engine.truncate(view.id()).await.map_err(|e| e.into_sql(plan_error))?;
         }
         Command::SetTtl { view, ttl, column } => {
-            set_ttl(server, &of_parts(&view, 0)?, ttl.as_deref().zip(column.as_deref())).await
+            set_ttl(server, &of_parts(&view, 0)?, ttl.as_deref().zip(column.as_deref())).await?;
         }
-        Command::Flush => server.engine.flush().await.map_err(|e| e.into_sql(plan_error)),
+        Command::Expire(name) => return expire(server, &of_parts(&name, 0)?).await,
+        Command::Flush => server.engine.flush().await.map_err(|e| e.into_sql(plan_error))?,
     }
+    Ok(0)
 }

@@ -46,6 +46,8 @@ pub enum Command {
         ttl: Option<String>,
         column: Option<String>,
     },
+    /// Takes away the groups of a view that have outlived its time to live.
+    Expire(Vec<String>),
     /// Returns when everything accepted so far is visible.
     Flush,
 }
@@ -85,8 +87,9 @@ pub trait Objects: Debug + Send + Sync {
     /// Waits for so many seconds, not at all for a negative number.
     fn sleep(&self, seconds: f64) -> Work<()>;
 
-    /// Carries a command out, as the statement of the same name does.
-    fn command(&self, command: Command) -> Work<Result<()>>;
+    /// Carries a command out, as the statement of the same name does; returns how many groups it took away if it counts
+    /// them.
+    fn command(&self, command: Command) -> Work<Result<u64>>;
 
     /// Microseconds since 1970.
     fn started_us(&self) -> i64;
@@ -147,7 +150,7 @@ impl Objects for NoObjects {
         Box::pin(std::future::ready(()))
     }
 
-    fn command(&self, _: Command) -> Work<Result<()>> {
+    fn command(&self, _: Command) -> Work<Result<u64>> {
         let error = SqlError::unsupported("this function can only be called in a session");
         Box::pin(std::future::ready(Err(error)))
     }

@@ -41,6 +41,7 @@ use datafusion::prelude::SessionConfig;
 use crate::aggregate;
 
 pub use error::{plan_error, plan_error_in};
+pub use hint::closest;
 pub use name::display_name;
 pub use prepare::{prepare, prepare_expr, prepare_query, prepare_text};
 pub use relkind::CONTINUOUS_OPTION;

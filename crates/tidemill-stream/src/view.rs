@@ -114,6 +114,11 @@ impl View {
         *self.time_to_live.lock() = time_to_live;
     }
 
+    /// What is alive, of a view with a time to live.
+    pub(crate) fn alive(&self, now_us: i64) -> Option<Alive> {
+        self.time_to_live().map(|time_to_live| time_to_live.at(now_us))
+    }
+
     /// What is alive, if it is time to take away what is not.
     pub(crate) fn alive_if_due(&self, now_us: i64) -> Option<Alive> {
         let time_to_live = self.time_to_live()?;

@@ -144,7 +144,7 @@ impl Objects for Snapshots {
         Box::pin(tokio::time::sleep(wait))
     }
 
-    fn command(&self, command: Command) -> Work<Result<()>> {
+    fn command(&self, command: Command) -> Work<Result<u64>> {
         let server = Arc::clone(&self.get().server);
         Box::pin(async move { crate::define::carry_out(&server, command).await })
     }

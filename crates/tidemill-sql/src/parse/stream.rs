@@ -5,7 +5,7 @@ use sqlparser::tokenizer::Token;
 
 use super::StatementParser;
 use crate::data_type::type_of;
-use crate::error::{Result, SqlError};
+use crate::error::{Result, SqlError, SqlState};
 use crate::statement::{AlterAction, Column, CreateStream, CreateView, ObjectKind, Statement, ViewOption};
 
 impl StatementParser<'_> {
@@ -106,7 +106,13 @@ impl StatementParser<'_> {
         loop {
             let position = self.next_position();
             let mut name = self.identifier()?;
-            while self.token(&Token::Period) {
+            if self.token(&Token::Period) {
+                if name != "pipelinedb" {
+                    let message = format!("unrecognized parameter namespace \"{name}\"");
+                    return Err(
+                        SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message).with_position(position)
+                    );
+                }
                 name = self.identifier()?;
             }
             let value = if self.token(&Token::Eq) { Some(self.option_value()?) } else { None };

@@ -219,6 +219,18 @@ impl ViewTable {
         shown_of(&self.view.plan.finish, column)
     }
 
+    /// The columns that show the keys of GROUP BY; none if a key is not shown, or if there are no groups.
+    pub fn key(&self) -> Vec<&str> {
+        let aggregation = &self.view.plan.aggregation;
+        let count = match aggregation.keeps_rows() {
+            true => 0,
+            false => aggregation.key_count() - usize::from(aggregation.has_panes()),
+        };
+        let shown = |key: usize| (0..self.schema.fields().len()).find(|i| self.given(*i) == Some(key));
+        let columns: Option<Vec<usize>> = (0..count).map(shown).collect();
+        columns.unwrap_or_default().into_iter().map(|i| self.schema.field(i).name().as_str()).collect()
+    }
+
     /// `filter` over the keys of the state, if that is all that it is about. Panes of a window have keys of their own.
     fn over_keys(&self, filter: &Expr) -> Option<Expr> {
         let plan = &self.view.plan;
