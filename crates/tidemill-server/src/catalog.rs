@@ -13,11 +13,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
+use sqlparser::ast::Query;
+use tidemill_sql::parse::parse_query;
+use tidemill_sql::types::Type;
 use tidemill_sql::{Result, SqlError, SqlState};
 use tidemill_stream::stream::{StreamDefinition, StreamId, StreamTable};
 use tidemill_stream::view::{View, ViewId, ViewTable};
 
-pub use object::{StreamObject, ViewObject, ViewOptions};
+pub use object::{PlainViewObject, StreamObject, ViewObject, ViewOptions};
+pub use store::Loaded;
 use store::Store;
 
 /// The first number of a user's object, as in PostgreSQL.
@@ -28,6 +32,7 @@ pub const FIRST_USER_OID: u32 = 16_384;
 pub enum Relation {
     Stream(Arc<Stream>),
     View(Arc<ContinuousView>),
+    PlainView(Arc<PlainView>),
 }
 
 #[derive(Debug)]
@@ -55,11 +60,19 @@ pub struct ContinuousView {
     pub table: Arc<ViewTable>,
 }
 
+#[derive(Debug)]
+pub struct PlainView {
+    pub oid: u32,
+    pub object: PlainViewObject,
+    pub query: Box<Query>,
+}
+
 impl Relation {
     pub fn oid(&self) -> u32 {
         match self {
             Relation::Stream(s) => s.oid,
             Relation::View(v) => v.oid,
+            Relation::PlainView(v) => v.oid,
         }
     }
 
@@ -67,6 +80,7 @@ impl Relation {
         match self {
             Relation::Stream(s) => &s.object.name,
             Relation::View(v) => &v.object.name,
+            Relation::PlainView(v) => &v.object.name,
         }
     }
 
@@ -75,7 +89,19 @@ impl Relation {
         match self {
             Relation::Stream(_) => "stream",
             Relation::View(_) => "continuous view",
+            Relation::PlainView(_) => "view",
         }
+    }
+}
+
+impl PlainView {
+    pub fn new(oid: u32, object: PlainViewObject) -> Result<Self> {
+        let query = parse_query(&object.query)?;
+        Ok(Self { oid, object, query })
+    }
+
+    pub fn columns(&self) -> &[(String, Type)] {
+        &self.object.columns
     }
 }
 
@@ -126,7 +152,7 @@ pub struct Catalog {
 impl Catalog {
     /// Opens the file; its objects are given to the caller, who plans them and puts them in with
     /// [`Catalog::install`].
-    pub fn open(path: &Path) -> Result<(Catalog, Vec<(u32, StreamObject)>, Vec<(u32, ViewObject)>)> {
+    pub fn open(path: &Path) -> Result<(Catalog, Loaded)> {
         let store = Store::open(path)?;
         let loaded = store.load()?;
         let catalog = Catalog {
@@ -136,7 +162,7 @@ impl Catalog {
             version: AtomicU64::new(1),
             change: tokio::sync::Mutex::new(()),
         };
-        Ok((catalog, loaded.streams, loaded.views))
+        Ok((catalog, loaded))
     }
 
     pub fn version(&self) -> u64 {
@@ -195,6 +221,26 @@ impl Catalog {
         self.views().into_iter().filter(|v| v.streams().contains(&stream)).collect()
     }
 
+    /// The views that name a relation in their queries.
+    pub fn plain_readers(&self, name: &str) -> Vec<Arc<PlainView>> {
+        let reads = |view: &PlainView| view.object.reads.iter().any(|read| read == name);
+        self.relations()
+            .into_iter()
+            .filter_map(|r| if let Relation::PlainView(v) = r { Some(v) } else { None })
+            .filter(|view| reads(view))
+            .collect()
+    }
+
+    /// What can't be without a relation: the continuous views that read a stream, the views that name it.
+    pub fn dependents(&self, relation: &Relation) -> Vec<Relation> {
+        let folding = match relation {
+            Relation::Stream(stream) => self.readers(stream.id()),
+            Relation::View(_) | Relation::PlainView(_) => vec![],
+        };
+        let naming = self.plain_readers(relation.name()).into_iter().map(Relation::PlainView);
+        folding.into_iter().map(Relation::View).chain(naming).collect()
+    }
+
     /// A number that no object ever had. It lasts once an object with it is stored.
     pub fn allocate_oid(&self) -> u32 {
         let mut next = self.next_oid.lock();
@@ -231,5 +277,6 @@ impl Catalog {
 pub enum Change<'a> {
     PutStream(u32, &'a StreamObject),
     PutView(u32, &'a ViewObject),
+    PutPlainView(u32, &'a PlainViewObject),
     Remove(u32),
 }

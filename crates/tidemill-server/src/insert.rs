@@ -10,7 +10,7 @@ use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError, SqlState};
 use tidemill_stream::stream::{ARRIVAL, StreamDefinition};
 
-use crate::catalog::Stream;
+use crate::catalog::{Relation, Stream};
 use crate::define::public;
 use crate::server::Server;
 use crate::value::ColumnBuilder;
@@ -38,6 +38,12 @@ pub type Parameter<'a> = (i16, Option<&'a [u8]>);
 pub fn target(server: &Server, name: &tidemill_sql::statement::Name) -> Result<Arc<Stream>> {
     let plain = public(name)?;
     server.catalog.stream(plain).ok_or_else(|| match server.catalog.get(plain) {
+        Some(Relation::PlainView(_)) => {
+            let message = format!("cannot insert into view \"{plain}\"");
+            SqlError::new(SqlState::INVALID_OBJECT_STATE, message)
+                .with_detail("Views are not automatically updatable.")
+                .with_hint("Insert into the stream or the table that it reads.")
+        }
         Some(_) => SqlError::new(
             SqlState::WRONG_OBJECT_TYPE,
             format!("cannot insert into continuous view \"{plain}\""),

@@ -36,7 +36,7 @@ use crate::listen::Connection;
 use crate::pg::backend::{self, TransactionStatus};
 use crate::pg::frontend::Frontend;
 use crate::pg::wire_error::{Notice, ProtocolError, Recovery, Severity};
-use crate::query;
+use crate::query::Planner;
 use crate::registry::Entry;
 use crate::server::Server;
 use crate::settings::{InsertLevel, SessionSettings};
@@ -430,8 +430,12 @@ impl Session {
         }
     }
 
-    /// A planner for one statement.
     fn planner(&self) -> SessionState {
+        self.planning().state()
+    }
+
+    /// A planner for one statement.
+    fn planning(&self) -> Planner {
         let vars = self.vars();
         let info = SessionInfo {
             process_id: self.activity.process_id,
@@ -446,7 +450,7 @@ impl Session {
                 .collect(),
             statements: self.statements.iter().map(|(name, p)| (name.clone(), Arc::clone(p))).collect(),
         };
-        query::state_for(&self.server, vars, info)
+        Planner::new(&self.server, vars, info)
     }
 
     /// The views that read what this session writes; `None` for all.

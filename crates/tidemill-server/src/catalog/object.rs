@@ -25,6 +25,22 @@ pub struct ViewObject {
     pub created_at_us: i64,
 }
 
+/// A view without a state: its query is planned into every query that reads it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PlainViewObject {
+    pub name: String,
+    /// The text of the SELECT.
+    pub query: String,
+    /// As they were when the view was made: what `*` stands for later makes no difference.
+    #[serde(serialize_with = "write_columns", deserialize_with = "read_columns")]
+    pub columns: Vec<(String, Type)>,
+    /// The user's relations that the query names itself.
+    pub reads: Vec<String>,
+    /// What names without a schema are looked up in.
+    pub search_path: Vec<String>,
+    pub created_at_us: i64,
+}
+
 /// `WITH (…)` of a view.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ViewOptions {

@@ -220,7 +220,8 @@ impl Session {
             Statement::CreateView(create) => {
                 let tag = if create.continuous { "CREATE CONTINUOUS VIEW" } else { "CREATE VIEW" };
                 let step_factor = self.settings.current().sliding_window_step_factor;
-                self.define(wire, tag, define::create_view(&server, create, step_factor)).await
+                let planner = self.planning();
+                self.define(wire, tag, define::create_view(&planner, create, step_factor)).await
             }
             Statement::CreateStream(create) => {
                 let tag = if create.server.is_some() { "CREATE FOREIGN TABLE" } else { "CREATE STREAM" };
@@ -236,7 +237,8 @@ impl Session {
                 Ok(Outcome::Tag("CREATE EXTENSION".into()))
             }
             Statement::AlterView { if_exists, name, action } => {
-                let work = define::alter_view(&server, &name, if_exists, action);
+                let planner = self.planning();
+                let work = define::alter_view(&planner, &name, if_exists, action);
                 self.define(wire, "ALTER VIEW", work).await
             }
             Statement::Drop { kind, if_exists, names, cascade } => {

@@ -18,4 +18,5 @@ mod stress;
 mod tools;
 mod transaction;
 mod transcript;
+mod view;
 mod window;
