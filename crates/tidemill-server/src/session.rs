@@ -20,6 +20,7 @@ pub(crate) use rows::format_of;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use datafusion::execution::session_state::SessionState;
@@ -63,6 +64,8 @@ pub struct Session {
     first_portal: u64,
     /// Inserts that were planned for a text, so that a repeated one is not parsed again.
     inserts: lru::LruCache<String, Arc<crate::insert::InsertPlan>>,
+    /// The same of the extended protocol's statements without a name, which drivers prepare again and again.
+    unnamed: lru::LruCache<String, Arc<Prepared>>,
     interrupt: Arc<Interrupt>,
     /// When the statement of the extended protocol that is under way has taken too long.
     deadline: Option<Instant>,
@@ -74,7 +77,7 @@ pub struct Session {
 }
 
 /// Texts of inserts whose plans a session keeps.
-const INSERT_CACHE_ENTRIES: usize = 64;
+const INSERT_CACHE_ENTRIES: NonZeroUsize = NonZeroUsize::new(64).expect("it is not zero");
 /// Longest text that is kept.
 const INSERT_CACHE_TEXT_BYTES_MAX: usize = 4096;
 /// Prepared statements of a session at most.
@@ -123,7 +126,6 @@ impl Session {
         entry: &Entry,
         connection: &Connection,
     ) -> Self {
-        let entries = std::num::NonZeroUsize::new(INSERT_CACHE_ENTRIES);
         Self {
             server: Arc::clone(server),
             settings,
@@ -134,7 +136,8 @@ impl Session {
             portals: HashMap::new(),
             next_portal: 0,
             first_portal: 0,
-            inserts: lru::LruCache::new(entries.unwrap_or(std::num::NonZeroUsize::MIN)),
+            inserts: lru::LruCache::new(INSERT_CACHE_ENTRIES),
+            unnamed: lru::LruCache::new(INSERT_CACHE_ENTRIES),
             interrupt: Arc::clone(&entry.interrupt),
             deadline: None,
             activity: Arc::clone(&entry.activity),
@@ -252,7 +255,11 @@ impl Session {
             self.deadline = self.statement_deadline();
         }
         let interrupt = Arc::clone(&self.interrupt);
-        let done = interrupt.guard(self.deadline, self.extended(wire, message)).await;
+        let deadline = self.deadline;
+        let done = {
+            let work = std::pin::pin!(self.extended(wire, message));
+            interrupt.guard(deadline, work).await
+        };
         if executes {
             self.deadline = None;
             interrupt.forget_cancel();
@@ -268,8 +275,11 @@ impl Session {
             && let Some(plan) = self.cached_insert(text)
         {
             let deadline = self.statement_deadline();
-            let work = async { Ok(self.insert_now(&plan, &[]).await) };
-            match interrupt.guard(deadline, work).await? {
+            let done = {
+                let work = std::pin::pin!(async { Ok(self.insert_now(&plan, &[]).await) });
+                interrupt.guard(deadline, work).await?
+            };
+            match done {
                 Ok(outcome) => outcome.complete(wire),
                 Err(error) => self.fail(wire, &error),
             }
@@ -296,7 +306,7 @@ impl Session {
         for (i, parsed) in statements.into_iter().enumerate() {
             let offset = parsed.offset;
             let deadline = self.statement_deadline();
-            let work = self.simple_statement(wire, parsed, whole, i == last);
+            let work = Box::pin(self.simple_statement(wire, parsed, whole, i == last));
             let done = interrupt.guard(deadline, work).await?;
             interrupt.forget_cancel();
             if let Err(error) = done {

@@ -61,6 +61,11 @@ impl Session {
         Ok(Outcome::Rows(rows, vec![]))
     }
 
+    fn forget_inserts(&mut self) {
+        self.inserts.clear();
+        self.unnamed.clear();
+    }
+
     fn discard(&mut self, what: &str) -> Result<Outcome> {
         match what {
             "ALL" => {
@@ -68,9 +73,9 @@ impl Session {
                 self.portals.clear();
                 self.settings.reset_all();
                 self.statements.clear();
-                self.inserts.clear();
+                self.forget_inserts();
             }
-            "PLANS" => self.inserts.clear(),
+            "PLANS" => self.forget_inserts(),
             // There are none.
             "TEMP" | "TEMPORARY" | "SEQUENCES" => {}
             _ => return Err(SqlError::syntax(format!("syntax error at or near \"{what}\"")).with_position(9)),

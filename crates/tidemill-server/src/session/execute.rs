@@ -97,7 +97,7 @@ impl Session {
             Statement::Sql(statement) => match statement.as_ref() {
                 ast::Statement::Insert(insert) => {
                     let Some(shape) = insert_shape(insert) else {
-                        return Ok(self.insert_select(insert, &text, values).await);
+                        return Ok(Box::pin(self.insert_select(insert, &text, values)).await);
                     };
                     let plan = Arc::new(attempt!(InsertPlan::new(&self.server, shape)));
                     if let Some(whole) = whole {
@@ -106,16 +106,16 @@ impl Session {
                     Ok(self.insert_now(&plan, &[]).await)
                 }
                 query => {
-                    let rows = attempt!(self.select(query, &text, values).await);
+                    let rows = attempt!(Box::pin(self.select(query, &text, values)).await);
                     Ok(Ok(Outcome::Rows(rows, vec![])))
                 }
             },
-            Statement::Copy(copy) => self.copy(wire, copy).await,
+            Statement::Copy(copy) => Box::pin(self.copy(wire, copy)).await,
             Statement::Execute { name, arguments } => {
                 Box::pin(self.execute_sql(wire, &name, &arguments)).await
             }
-            Statement::DeclareCursor(declare) => Ok(self.declare(declare, text, values).await),
-            other => Ok(self.command(wire, other).await),
+            Statement::DeclareCursor(declare) => Ok(Box::pin(self.declare(declare, text, values)).await),
+            other => Ok(Box::pin(self.command(wire, other)).await),
         }
     }
 

@@ -11,7 +11,7 @@ use super::execute::{Outcome, Step, attempt};
 use super::prepared::{Arguments, Body, Prepared};
 use super::rows::{describe, write_rows};
 use super::wire::Wire;
-use super::{Session, Transaction};
+use super::{INSERT_CACHE_TEXT_BYTES_MAX, Session, Transaction};
 use crate::pg::backend;
 use crate::pg::frontend::{Bind, Frontend, Parse, Target};
 
@@ -80,26 +80,43 @@ impl Session {
     }
 
     async fn parse(&mut self, wire: &mut Wire, message: Parse) -> Result<()> {
-        let name = message.name.as_str();
+        let (name, sql) = (message.name.as_str(), message.sql.as_str());
         self.check_new_statement(name)?;
+        let repeats = name.is_empty() && message.param_oids.iter().all(|oid| is_unspecified(*oid));
+        if repeats && let Some(prepared) = self.cached_unnamed(sql) {
+            if let Some(parsed) = &prepared.parsed {
+                self.check_failed(&parsed.statement)?;
+            }
+            self.keep_prepared(name, prepared)?;
+            backend::parse_complete(&mut wire.out);
+            return Ok(());
+        }
         let given = message
             .param_oids
             .iter()
             .map(|oid| match oid {
-                // Unspecified, or PostgreSQL's pseudo-type "unknown".
-                0 | 705 => Ok(None),
+                oid if is_unspecified(*oid) => Ok(None),
                 oid => Type::from_oid(*oid).map(Some).ok_or_else(|| {
                     SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type with OID {oid} does not exist"))
                 }),
             })
             .collect::<Result<Vec<_>>>()?;
-        let prepared = self.prepare(message.sql.as_str(), &given).await?;
+        let prepared = Arc::new(self.prepare(sql, &given).await?);
         if let Some(parsed) = &prepared.parsed {
             self.check_failed(&parsed.statement)?;
+        }
+        if repeats && matches!(prepared.body, Body::Insert(_)) && sql.len() <= INSERT_CACHE_TEXT_BYTES_MAX {
+            self.unnamed.put(sql.to_string(), Arc::clone(&prepared));
         }
         self.keep_prepared(name, prepared)?;
         backend::parse_complete(&mut wire.out);
         Ok(())
+    }
+
+    fn cached_unnamed(&mut self, sql: &str) -> Option<Arc<Prepared>> {
+        let prepared = self.unnamed.get(sql)?;
+        let current = prepared.version == self.server.catalog.version();
+        if current { Some(Arc::clone(prepared)) } else { self.unnamed.pop(sql).and(None) }
     }
 
     fn bind(&mut self, wire: &mut Wire, bind: &Bind) -> Result<()> {
@@ -214,6 +231,11 @@ impl Session {
         backend::portal_suspended(&mut wire.out);
         Ok(Ok(()))
     }
+}
+
+/// Left to the server: no type, or PostgreSQL's pseudo-type "unknown".
+fn is_unspecified(oid: u32) -> bool {
+    matches!(oid, 0 | 705)
 }
 
 fn no_portal(name: &str) -> SqlError {

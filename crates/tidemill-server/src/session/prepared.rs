@@ -31,7 +31,7 @@ pub struct Prepared {
     /// Types of the parameters, in order.
     pub(super) parameters: Vec<Type>,
     /// Of the catalog, when it was planned.
-    version: u64,
+    pub(super) version: u64,
     pub(crate) from_sql: bool,
     /// Microseconds since 1970.
     pub(crate) prepared_us: i64,
@@ -91,7 +91,7 @@ impl Session {
         from_sql: bool,
     ) -> Result<Prepared> {
         let version = self.server.catalog.version();
-        let planned = self.plan_body(&parsed, given).await;
+        let planned = Box::pin(self.plan_body(&parsed, given)).await;
         let (body, mut parameters) = planned.map_err(|e| e.moved_by(parsed.offset))?;
         for (i, ty) in given.iter().enumerate() {
             match (ty, parameters.get_mut(i)) {
@@ -159,12 +159,12 @@ impl Session {
         self.statements.get(name).ok_or_else(|| no_statement(name))
     }
 
-    pub(super) fn keep_prepared(&mut self, name: &str, prepared: Prepared) -> Result<()> {
+    pub(super) fn keep_prepared(&mut self, name: &str, prepared: Arc<Prepared>) -> Result<()> {
         if self.statements.len() >= STATEMENTS_MAX && !self.statements.contains_key(name) {
             let message = format!("a session can have at most {STATEMENTS_MAX} prepared statements");
             return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
         }
-        self.statements.insert(name.to_string(), Arc::new(prepared));
+        self.statements.insert(name.to_string(), prepared);
         Ok(())
     }
 
@@ -186,7 +186,7 @@ impl Session {
         self.check_new_statement(name)?;
         let given: Vec<_> = types.iter().copied().map(Some).collect();
         let prepared = self.prepare_parsed(parsed, &given, true).await?;
-        self.keep_prepared(name, prepared)?;
+        self.keep_prepared(name, Arc::new(prepared))?;
         Ok(Outcome::Tag("PREPARE".into()))
     }
 
@@ -252,7 +252,7 @@ impl Session {
         let mut prepared = prepared;
         let planned = matches!(prepared.body, Body::Insert(_) | Body::Query(_));
         if planned && prepared.version != self.server.catalog.version() {
-            renewed = attempt!(self.renew(prepared).await);
+            renewed = attempt!(Box::pin(self.renew(prepared)).await);
             prepared = &renewed;
         }
         match &prepared.body {
@@ -268,12 +268,13 @@ impl Session {
                 attempt!(self.start_query());
                 let values = attempt!(self.scalars(arguments, &prepared.parameters));
                 let tag = query_tag(&parsed.statement);
-                let running = attempt!(self.run_plan(self.planner(), plan.clone(), values).await);
+                let running = self.run_plan(self.planner(), plan.clone(), values);
+                let running = attempt!(Box::pin(running).await);
                 Ok(Ok(Outcome::Rows(Rows::of_query(running, tag), vec![])))
             }
             Body::Empty | Body::Command(_) => {
                 let values = attempt!(self.scalars(arguments, &prepared.parameters));
-                self.execute(wire, parsed.clone(), None, values).await
+                Box::pin(self.execute(wire, parsed.clone(), None, values)).await
             }
         }
     }
