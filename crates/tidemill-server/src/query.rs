@@ -12,6 +12,7 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionState;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
 use parking_lot::Mutex;
@@ -122,7 +123,7 @@ pub async fn plan_with(
     text: &str,
     parameters: &[Option<Type>],
 ) -> Result<LogicalPlan> {
-    let is_query = matches!(statement, ast::Statement::Query(_) | ast::Statement::Explain { .. });
+    let is_query = matches!(statement, ast::Statement::Query(_));
     if !is_query {
         let words: Vec<_> = text.split_whitespace().take(2).map(str::to_uppercase).collect();
         return Err(SqlError::unsupported(format!("{} is not supported", words.join(" ")))
@@ -148,12 +149,32 @@ pub struct Running {
 /// Executes a plan over one snapshot of all the views it reads: the one given, or one of this moment.
 pub async fn run(
     server: &Server,
-    mut state: SessionState,
+    state: SessionState,
     plan: LogicalPlan,
     parameters: Vec<ScalarValue>,
     snapshot: Option<Arc<Snapshot>>,
     memory_limit_bytes: usize,
 ) -> Result<Running> {
+    ready(server, state, plan, parameters, snapshot, memory_limit_bytes).await?.run()
+}
+
+/// A query that only has to be started.
+pub struct Ready {
+    pub physical: Arc<dyn ExecutionPlan>,
+    fields: Fields,
+    context: TaskContext,
+    snapshots: Option<Arc<Snapshots>>,
+}
+
+/// As [`run`], up to the start.
+pub async fn ready(
+    server: &Server,
+    mut state: SessionState,
+    plan: LogicalPlan,
+    parameters: Vec<ScalarValue>,
+    snapshot: Option<Arc<Snapshot>>,
+    memory_limit_bytes: usize,
+) -> Result<Ready> {
     let fields = plan.schema().fields().clone();
     let plan = match parameters.is_empty() {
         true => plan,
@@ -175,18 +196,25 @@ pub async fn run(
     let pool = QueryMemory::new(Arc::clone(&server.memory), memory_limit_bytes);
     let runtime = RuntimeEnvBuilder::from_runtime_env(state.runtime_env()).with_memory_pool(Arc::new(pool));
     let context = TaskContext::from(&state).with_runtime(runtime.build_arc().map_err(plan_error)?);
-    let stream =
-        datafusion::physical_plan::execute_stream(physical, Arc::new(context)).map_err(plan_error)?;
-    let schema = named_types(&fields, &stream.schema());
-    let relabelled = Arc::clone(&schema);
-    let batches = stream.map(move |batch| {
-        let (_, columns, rows) = batch?.into_parts();
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        Ok(RecordBatch::try_new_with_options(Arc::clone(&relabelled), columns, &options)?)
-    });
-    let stream = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), batches));
     let snapshots = state.config().get_extension::<Snapshots>();
-    Ok(Running { schema, stream, snapshots })
+    Ok(Ready { physical, fields, context, snapshots })
+}
+
+impl Ready {
+    pub fn run(self) -> Result<Running> {
+        let Self { physical, fields, context, snapshots } = self;
+        let stream =
+            datafusion::physical_plan::execute_stream(physical, Arc::new(context)).map_err(plan_error)?;
+        let schema = named_types(&fields, &stream.schema());
+        let relabelled = Arc::clone(&schema);
+        let batches = stream.map(move |batch| {
+            let (_, columns, rows) = batch?.into_parts();
+            let options = RecordBatchOptions::new().with_row_count(Some(rows));
+            Ok(RecordBatch::try_new_with_options(Arc::clone(&relabelled), columns, &options)?)
+        });
+        let stream = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), batches));
+        Ok(Running { schema, stream, snapshots })
+    }
 }
 
 /// Parameters with the types that their places have where Arrow does not tell them.

@@ -5,6 +5,7 @@ mod command;
 mod copy;
 mod cursor;
 mod execute;
+mod explain;
 mod extended;
 pub mod interrupt;
 mod prepared;

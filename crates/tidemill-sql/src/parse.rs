@@ -5,6 +5,7 @@
 
 mod copy;
 mod cursor;
+mod explain;
 mod position;
 mod session;
 mod stream;
@@ -124,7 +125,8 @@ impl<'a> StatementParser<'a> {
         let Token::Word(word) = &first.token else { return self.other() };
         match word.keyword {
             Keyword::CREATE | Keyword::ALTER | Keyword::DROP if self.names_a_role() => self.session(),
-            Keyword::CREATE | Keyword::ALTER | Keyword::DROP | Keyword::TRUNCATE | Keyword::EXPLAIN => {
+            Keyword::EXPLAIN => self.explain(),
+            Keyword::CREATE | Keyword::ALTER | Keyword::DROP | Keyword::TRUNCATE => {
                 match self.stream_statement()? {
                     Some(statement) => Ok(statement),
                     None => self.other(),

@@ -52,6 +52,10 @@ pub enum Statement {
         name: Name,
     },
     TruncateContinuousView(Vec<Name>),
+    Explain {
+        options: ExplainOptions,
+        query: Box<ast::Query>,
+    },
     ExplainContinuousView {
         verbose: bool,
         name: Name,
@@ -140,6 +144,25 @@ pub struct ViewOption {
     pub name: String,
     pub value: Option<String>,
     pub position: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExplainOptions {
+    /// Carry the query out and tell what it took.
+    pub analyze: bool,
+    pub verbose: bool,
+    /// Estimates.
+    pub costs: bool,
+    /// With `analyze`: the times of each node.
+    pub timing: bool,
+    /// The times of the whole; `None`: as `analyze`.
+    pub summary: Option<bool>,
+}
+
+impl Default for ExplainOptions {
+    fn default() -> Self {
+        Self { analyze: false, verbose: false, costs: true, timing: true, summary: None }
+    }
 }
 
 #[derive(Debug, Clone)]

@@ -147,6 +147,12 @@ impl View {
         self.state.lock().runs().iter().map(|run| run.bytes()).sum()
     }
 
+    /// Its runs on disk: how many, and their bytes.
+    pub fn on_disk(&self) -> (usize, u64) {
+        let state = self.state.lock();
+        (state.runs().len(), state.runs().iter().map(|run| run.bytes()).sum())
+    }
+
     /// Number of groups (rows, for a view without aggregates) and bytes of memory. Groups that were touched in
     /// several parts of the tree count once a part.
     pub fn size(&self) -> (usize, usize) {

@@ -57,15 +57,6 @@ impl Outcome {
     }
 }
 
-pub(super) fn query_tag(statement: &Statement) -> Tag {
-    match statement {
-        Statement::Sql(statement) if matches!(statement.as_ref(), ast::Statement::Explain { .. }) => {
-            Tag::Plain("EXPLAIN")
-        }
-        _ => Tag::Counted("SELECT"),
-    }
-}
-
 impl Session {
     /// 25P02, unless the statement ends a failed block.
     pub(super) fn check_failed(&self, statement: &Statement) -> Result<()> {
@@ -114,6 +105,9 @@ impl Session {
             Statement::Execute { name, arguments } => {
                 Box::pin(self.execute_sql(wire, &name, &arguments)).await
             }
+            Statement::Explain { options, query } => {
+                Ok(Box::pin(self.explain(options, query, &text, values)).await)
+            }
             Statement::DeclareCursor(declare) => Ok(Box::pin(self.declare(declare, text, values)).await),
             other => Ok(Box::pin(self.command(wire, other)).await),
         }
@@ -126,11 +120,7 @@ impl Session {
         text: &str,
         values: Vec<ScalarValue>,
     ) -> Result<Rows> {
-        let tag = match statement {
-            ast::Statement::Explain { .. } => Tag::Plain("EXPLAIN"),
-            _ => Tag::Counted("SELECT"),
-        };
-        Ok(Rows::of_query(self.run_query(statement, text, values).await?, tag))
+        Ok(Rows::of_query(self.run_query(statement, text, values).await?, Tag::Counted("SELECT")))
     }
 
     pub(super) async fn run_query(
@@ -261,7 +251,7 @@ impl Session {
                 };
                 self.define(wire, "TRUNCATE CONTINUOUS VIEW", work).await
             }
-            Statement::ExplainContinuousView { name, .. } => self.explain_view(&name),
+            Statement::ExplainContinuousView { verbose, name } => self.explain_view(&name, verbose),
             Statement::Prepare { name, types, statement } => {
                 self.prepare_sql(&name, &types, *statement).await
             }

@@ -1,4 +1,4 @@
-//! Streams and continuous views: CREATE, ALTER, DROP, ACTIVATE, TRUNCATE, EXPLAIN.
+//! Streams and continuous views: CREATE, ALTER, DROP, ACTIVATE, TRUNCATE.
 
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::Token;
@@ -47,9 +47,6 @@ impl StatementParser<'_> {
             self.drop(ObjectKind::Table)
         } else if self.words(&["TRUNCATE", "CONTINUOUS", "VIEW"]) {
             Ok(Statement::TruncateContinuousView(self.names()?))
-        } else if self.words(&["EXPLAIN", "CONTINUOUS", "VIEW"]) {
-            let verbose = self.word("VERBOSE");
-            Ok(Statement::ExplainContinuousView { verbose, name: self.name()? })
         } else {
             return Ok(None);
         };

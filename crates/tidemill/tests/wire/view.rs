@@ -87,3 +87,42 @@ async fn views_are_nested_deep_but_not_without_end() {
     assert_eq!(rows(&client, &deepest).await, [["2"]]);
     client.batch_execute("DROP VIEW v0 CASCADE").await.unwrap();
 }
+
+#[tokio::test]
+async fn a_continuous_view_is_explained() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path());
+    let client = server.connect().await;
+    client
+        .batch_execute(
+            "CREATE CONTINUOUS VIEW hits WITH (sw = '1 hour') AS
+                 SELECT k::int, count(*), sum(x::int) FILTER (WHERE y <> '') FROM clicks
+                 WHERE k::int > 0 GROUP BY k HAVING count(*) > 1;
+             INSERT INTO clicks (k, x) VALUES (1, 2), (0, 1)",
+        )
+        .await
+        .unwrap();
+    let lines = |rows: Vec<Vec<String>>| rows.into_iter().map(|mut row| row.remove(0)).collect::<Vec<_>>();
+    let plan = lines(rows(&client, "EXPLAIN CONTINUOUS VIEW hits").await);
+    for part in [
+        "Continuous View hits",
+        "    State Scan",
+        "      Filter: (count(*) > 1)",
+        "    Group Key: k",
+        "    Aggregates: count(*), sum(x) FILTER (WHERE (y <> ''::text))",
+        "    Window: 3600 s in panes of 180 s",
+        "  Front on stream clicks",
+        "    Filter: (k > 0)",
+        "  Input: 2 rows in 1 batches, 0 errors",
+    ] {
+        assert!(plan.iter().any(|line| line == part), "{part}: {plan:#?}");
+    }
+    assert!(plan.iter().any(|line| line.starts_with("  State: 1 groups, ")), "{plan:#?}");
+    let verbose = lines(rows(&client, "EXPLAIN VERBOSE CONTINUOUS VIEW hits").await);
+    assert!(plan.iter().all(|line| verbose.contains(line)), "{verbose:#?}");
+    assert!(verbose.contains(&"  Output: k integer, count bigint, sum bigint".to_string()), "{verbose:#?}");
+    let statement = client.prepare("EXPLAIN SELECT * FROM hits WHERE k = $1").await.unwrap();
+    assert_eq!(statement.columns()[0].name(), "QUERY PLAN");
+    let row = client.query_one("EXPLAIN (ANALYZE, COSTS OFF) SELECT $1::int", &[&1i32]).await;
+    assert!(row.is_err(), "more than one line");
+}
