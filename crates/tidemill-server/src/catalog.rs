@@ -7,7 +7,7 @@
 mod object;
 mod store;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -137,11 +137,15 @@ impl ContinuousView {
     }
 }
 
+/// Comments by relation and column; that on the relation itself has no column.
+pub type Comments = BTreeMap<(u32, String), String>;
+
 /// All relations. Readers take a cheap copy of the maps' entries; one statement at a time changes them.
 #[derive(Debug)]
 pub struct Catalog {
     store: Store,
     relations: RwLock<HashMap<String, Relation>>,
+    comments: RwLock<Arc<Comments>>,
     next_oid: Mutex<u32>,
     /// Grows with every change; what was planned against another version is planned again.
     version: AtomicU64,
@@ -154,10 +158,13 @@ impl Catalog {
     /// [`Catalog::install`].
     pub fn open(path: &Path) -> Result<(Catalog, Loaded)> {
         let store = Store::open(path)?;
-        let loaded = store.load()?;
+        let mut loaded = store.load()?;
+        let comments = std::mem::take(&mut loaded.comments).into_iter();
+        let comments = comments.map(|(oid, column, text)| ((oid, column), text)).collect();
         let catalog = Catalog {
             store,
             relations: RwLock::default(),
+            comments: RwLock::new(Arc::new(comments)),
             next_oid: Mutex::new(loaded.next_oid.max(FIRST_USER_OID)),
             version: AtomicU64::new(1),
             change: tokio::sync::Mutex::new(()),
@@ -263,7 +270,27 @@ impl Catalog {
 
     /// Makes changes durable, all or none.
     pub fn persist(&self, changes: &[Change<'_>]) -> Result<()> {
-        self.store.apply(changes, *self.next_oid.lock())
+        self.store.apply(changes, *self.next_oid.lock())?;
+        let mut comments = self.comments.write();
+        for change in changes {
+            match change {
+                Change::Comment { oid, column, text: Some(text) } => {
+                    Arc::make_mut(&mut *comments).insert((*oid, column.to_string()), text.to_string());
+                }
+                Change::Comment { oid, column, text: None } => {
+                    Arc::make_mut(&mut *comments).remove(&(*oid, column.to_string()));
+                }
+                Change::Remove(oid) if comments.keys().any(|(of, _)| of == oid) => {
+                    Arc::make_mut(&mut *comments).retain(|(of, _), _| of != oid);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    pub fn comments(&self) -> Arc<Comments> {
+        Arc::clone(&self.comments.read())
     }
 
     /// Bytes of the catalog's file.
@@ -278,5 +305,11 @@ pub enum Change<'a> {
     PutStream(u32, &'a StreamObject),
     PutView(u32, &'a ViewObject),
     PutPlainView(u32, &'a PlainViewObject),
+    /// With its comments.
     Remove(u32),
+    Comment {
+        oid: u32,
+        column: &'a str,
+        text: Option<&'a str>,
+    },
 }

@@ -1,5 +1,6 @@
 //! Definitions: CREATE, ALTER and DROP of streams and continuous views, ACTIVATE and DEACTIVATE.
 
+pub mod comment;
 mod dependency;
 mod option;
 pub mod plain_view;
@@ -231,9 +232,17 @@ async fn keep_view(
 ) -> Result<()> {
     let (engine, catalog) = (&planner.server.engine, &planner.server.catalog);
     let mut changes: Vec<_> = streams.iter().map(|(oid, s)| Change::PutStream(*oid, s)).collect();
+    let comments = catalog.comments();
     if let Some(old) = &replaced {
         check_replacement(old, &view)?;
         changes.push(Change::Remove(old.oid));
+        // They are about the view, whatever its number.
+        let kept = comments.iter().filter(|((oid, _), _)| *oid == old.oid);
+        changes.extend(kept.map(|((_, column), text)| Change::Comment {
+            oid: view.oid,
+            column,
+            text: Some(text),
+        }));
     }
     let view = Arc::new(view);
     changes.push(Change::PutView(view.oid, &view.object));
@@ -444,13 +453,7 @@ pub async fn drop_objects(
             notices.push(Notice::new(format!("{word} \"{plain}\" does not exist, skipping")));
             continue;
         };
-        let fits = matches!(
-            (&relation, kind),
-            (Relation::Stream(_), ObjectKind::Stream | ObjectKind::ForeignTable)
-                | (Relation::View(_), ObjectKind::View | ObjectKind::ContinuousView)
-                | (Relation::PlainView(_), ObjectKind::View)
-        );
-        if !fits {
+        if !fits(&relation, kind) {
             let message = format!("\"{plain}\" is not a {word}");
             let hint = match relation {
                 Relation::Stream(_) => "Use DROP STREAM to remove a stream.",
@@ -475,6 +478,16 @@ pub async fn drop_objects(
         }
     }
     Ok(notices)
+}
+
+/// Whether a relation is of the kind that a statement names.
+fn fits(relation: &Relation, kind: ObjectKind) -> bool {
+    matches!(
+        (relation, kind),
+        (Relation::Stream(_), ObjectKind::Stream | ObjectKind::ForeignTable)
+            | (Relation::View(_), ObjectKind::View | ObjectKind::ContinuousView)
+            | (Relation::PlainView(_), ObjectKind::View)
+    )
 }
 
 /// A stream that was never declared goes with the last view that reads it.

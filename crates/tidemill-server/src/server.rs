@@ -209,6 +209,11 @@ impl Server {
         self.sessions.cancel(id)
     }
 
+    /// `pg_terminate_backend`
+    pub fn terminate_session(&self, id: u32) -> bool {
+        self.sessions.terminate(id)
+    }
+
     pub fn uid(&self) -> u32 {
         use std::os::unix::fs::MetadataExt;
         std::fs::metadata(&self.config.data_dir).map_or(u32::MAX, |m| m.uid())

@@ -84,6 +84,9 @@ pub trait Objects: Debug + Send + Sync {
     /// Ends what a session is doing; false if there is no session of that number.
     fn cancel(&self, process_id: u32) -> bool;
 
+    /// Ends a session; false if there is none of that number.
+    fn terminate(&self, process_id: u32) -> bool;
+
     /// Waits for so many seconds, not at all for a negative number.
     fn sleep(&self, seconds: f64) -> Work<()>;
 
@@ -143,6 +146,10 @@ impl Objects for NoObjects {
     }
 
     fn cancel(&self, _: u32) -> bool {
+        false
+    }
+
+    fn terminate(&self, _: u32) -> bool {
         false
     }
 

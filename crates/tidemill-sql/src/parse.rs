@@ -3,6 +3,7 @@
 //! The text is tokenised once and cut at semicolons. A statement that begins with words of ours is parsed here, on the
 //! parser's tokens; everything else is handed to the parser untouched.
 
+mod comment;
 mod copy;
 mod cursor;
 mod explain;
@@ -137,6 +138,7 @@ impl<'a> StatementParser<'a> {
             _ => match word.value.to_uppercase().as_str() {
                 "ACTIVATE" | "DEACTIVATE" | "FLUSH" => self.activation(),
                 "MOVE" => self.cursor(),
+                "COMMENT" => self.comment(),
                 "SET" | "RESET" | "SHOW" | "DISCARD" | "BEGIN" | "START" | "COMMIT" | "END" | "ROLLBACK"
                 | "ABORT" | "SAVEPOINT" | "RELEASE" | "PREPARE" | "EXECUTE" | "DEALLOCATE" | "LISTEN"
                 | "NOTIFY" | "LOCK" | "UNLISTEN" | "VACUUM" | "ANALYZE" | "ANALYSE" | "CHECKPOINT" => {

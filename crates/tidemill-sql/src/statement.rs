@@ -52,6 +52,11 @@ pub enum Statement {
         name: Name,
     },
     TruncateContinuousView(Vec<Name>),
+    Comment {
+        object: Commented,
+        /// `None` takes the comment away.
+        text: Option<String>,
+    },
     Explain {
         options: ExplainOptions,
         query: Box<ast::Query>,
@@ -208,6 +213,13 @@ impl ObjectKind {
             ObjectKind::Table => "TABLE",
         }
     }
+}
+
+/// What a comment is on.
+#[derive(Debug, Clone)]
+pub enum Commented {
+    Relation(ObjectKind, Name),
+    Column { relation: Name, column: String },
 }
 
 #[derive(Debug, Clone)]

@@ -235,6 +235,10 @@ impl Session {
                 let work = define::drop_objects(&server, kind, if_exists, &names, cascade);
                 self.define(wire, format!("DROP {}", kind.keywords()), work).await
             }
+            Statement::Comment { object, text } => {
+                let work = define::comment::comment(&server.catalog, &object, text.as_deref());
+                self.define(wire, "COMMENT", work).await
+            }
             Statement::Activate(names) => self.activate(wire, "ACTIVATE", &names, true).await,
             Statement::Deactivate(names) => self.activate(wire, "DEACTIVATE", &names, false).await,
             Statement::Flush => {

@@ -144,6 +144,11 @@ fn attributes(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
     Ok(())
 }
 
+/// The names of a relation's columns in the order of their numbers.
+pub fn column_names(relation: &Relation) -> Result<Vec<String>> {
+    Ok(Class::of_user(relation)?.columns.into_iter().map(|column| column.name).collect())
+}
+
 /// The query of a view, as `pg_get_viewdef` shows it.
 pub fn definition(relation: &Relation) -> Option<String> {
     let query = match relation {

@@ -113,7 +113,10 @@ impl Objects for Snapshots {
     }
 
     fn comment(&self, catalog: &str, oid: u32, column: i32) -> Option<String> {
-        super::comment::of(catalog, oid, column)
+        match catalog {
+            "pg_class" => super::comment::of_relation(self.get(), oid, column),
+            _ => super::comment::of(catalog, oid, column),
+        }
     }
 
     fn relation_bytes(&self, oid: u32) -> Option<u64> {
@@ -135,6 +138,10 @@ impl Objects for Snapshots {
 
     fn cancel(&self, process_id: u32) -> bool {
         self.get().server.cancel_session(process_id)
+    }
+
+    fn terminate(&self, process_id: u32) -> bool {
+        self.get().server.terminate_session(process_id)
     }
 
     fn sleep(&self, seconds: f64) -> Work<()> {
