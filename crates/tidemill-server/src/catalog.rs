@@ -8,7 +8,7 @@ mod object;
 mod store;
 mod table;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,13 +16,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use parking_lot::{Mutex, RwLock};
+use sqlparser::ast::Query;
+use tidemill_sql::parse::parse_query;
 use tidemill_sql::planner::plan_error;
+use tidemill_sql::types::Type;
 use tidemill_sql::{Result, SqlError, SqlState};
 use tidemill_stream::stream::{StreamDefinition, StreamId, StreamTable};
 use tidemill_stream::view::{View, ViewId, ViewTable};
 
-pub use object::{StreamObject, TableColumn, TableObject, ViewObject, ViewOptions};
-use store::{Loaded, Store};
+pub use object::{PlainViewObject, StreamObject, TableColumn, TableObject, ViewObject, ViewOptions};
+pub use store::Loaded;
+use store::Store;
 pub use table::{Default, Table};
 
 /// The first number of a user's object, as in PostgreSQL.
@@ -34,6 +38,7 @@ pub enum Relation {
     Stream(Arc<Stream>),
     View(Arc<ContinuousView>),
     Table(Arc<Table>),
+    PlainView(Arc<PlainView>),
 }
 
 #[derive(Debug)]
@@ -62,12 +67,20 @@ pub struct ContinuousView {
     pub table: Arc<ViewTable>,
 }
 
+#[derive(Debug)]
+pub struct PlainView {
+    pub oid: u32,
+    pub object: PlainViewObject,
+    pub query: Box<Query>,
+}
+
 impl Relation {
     pub fn oid(&self) -> u32 {
         match self {
             Relation::Stream(s) => s.oid,
             Relation::View(v) => v.oid,
             Relation::Table(t) => t.oid,
+            Relation::PlainView(v) => v.oid,
         }
     }
 
@@ -76,6 +89,7 @@ impl Relation {
             Relation::Stream(s) => &s.object.name,
             Relation::View(v) => &v.object.name,
             Relation::Table(t) => &t.object.name,
+            Relation::PlainView(v) => &v.object.name,
         }
     }
 
@@ -85,7 +99,19 @@ impl Relation {
             Relation::Stream(_) => "stream",
             Relation::View(_) => "continuous view",
             Relation::Table(_) => "table",
+            Relation::PlainView(_) => "view",
         }
+    }
+}
+
+impl PlainView {
+    pub fn new(oid: u32, object: PlainViewObject) -> Result<Self> {
+        let query = parse_query(&object.query)?;
+        Ok(Self { oid, object, query })
+    }
+
+    pub fn columns(&self) -> &[(String, Type)] {
+        &self.object.columns
     }
 }
 
@@ -137,11 +163,15 @@ impl ContinuousView {
     }
 }
 
+/// Comments by relation and column; that on the relation itself has no column.
+pub type Comments = BTreeMap<(u32, String), String>;
+
 /// All relations. Readers take a cheap copy of the maps' entries; one statement at a time changes them.
 #[derive(Debug)]
 pub struct Catalog {
     store: Store,
     relations: RwLock<HashMap<String, Relation>>,
+    comments: RwLock<Arc<Comments>>,
     next_oid: Mutex<u32>,
     /// Grows with every change; what was planned against another version is planned again.
     version: AtomicU64,
@@ -154,10 +184,13 @@ impl Catalog {
     /// [`Catalog::install`].
     pub fn open(path: &Path) -> Result<(Catalog, Loaded)> {
         let store = Store::open(path)?;
-        let loaded = store.load()?;
+        let mut loaded = store.load()?;
+        let comments = std::mem::take(&mut loaded.comments).into_iter();
+        let comments = comments.map(|(oid, column, text)| ((oid, column), text)).collect();
         let catalog = Catalog {
             store,
             relations: RwLock::default(),
+            comments: RwLock::new(Arc::new(comments)),
             next_oid: Mutex::new(loaded.next_oid.max(FIRST_USER_OID)),
             version: AtomicU64::new(1),
             change: tokio::sync::Mutex::new(()),
@@ -232,7 +265,7 @@ impl Catalog {
         let id = |relation: &Relation| match relation {
             Relation::View(view) => Some(view.id()),
             Relation::Table(table) => Some(table.id()),
-            Relation::Stream(_) => None,
+            Relation::Stream(_) | Relation::PlainView(_) => None,
         };
         self.relations().iter().filter_map(id).collect()
     }
@@ -240,6 +273,26 @@ impl Catalog {
     /// The views that read a stream.
     pub fn readers(&self, stream: StreamId) -> Vec<Arc<ContinuousView>> {
         self.views().into_iter().filter(|v| v.streams().contains(&stream)).collect()
+    }
+
+    /// The views that name a relation in their queries.
+    pub fn plain_readers(&self, name: &str) -> Vec<Arc<PlainView>> {
+        let reads = |view: &PlainView| view.object.reads.iter().any(|read| read == name);
+        self.relations()
+            .into_iter()
+            .filter_map(|r| if let Relation::PlainView(v) = r { Some(v) } else { None })
+            .filter(|view| reads(view))
+            .collect()
+    }
+
+    /// What can't be without a relation: the continuous views that read a stream, the views that name it.
+    pub fn dependents(&self, relation: &Relation) -> Vec<Relation> {
+        let folding = match relation {
+            Relation::Stream(stream) => self.readers(stream.id()),
+            Relation::View(_) | Relation::Table(_) | Relation::PlainView(_) => vec![],
+        };
+        let naming = self.plain_readers(relation.name()).into_iter().map(Relation::PlainView);
+        folding.into_iter().map(Relation::View).chain(naming).collect()
     }
 
     /// A number that no object ever had. It lasts once something is stored.
@@ -264,7 +317,27 @@ impl Catalog {
 
     /// Makes changes durable, all or none.
     pub fn persist(&self, changes: &[Change<'_>]) -> Result<()> {
-        self.store.apply(changes, *self.next_oid.lock())
+        self.store.apply(changes, *self.next_oid.lock())?;
+        let mut comments = self.comments.write();
+        for change in changes {
+            match change {
+                Change::Comment { oid, column, text: Some(text) } => {
+                    Arc::make_mut(&mut *comments).insert((*oid, column.to_string()), text.to_string());
+                }
+                Change::Comment { oid, column, text: None } => {
+                    Arc::make_mut(&mut *comments).remove(&(*oid, column.to_string()));
+                }
+                Change::Remove(oid) if comments.keys().any(|(of, _)| of == oid) => {
+                    Arc::make_mut(&mut *comments).retain(|(of, _), _| of != oid);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    pub fn comments(&self) -> Arc<Comments> {
+        Arc::clone(&self.comments.read())
     }
 
     /// Bytes of the catalog's file.
@@ -279,5 +352,12 @@ pub enum Change<'a> {
     PutStream(u32, &'a StreamObject),
     PutView(u32, &'a ViewObject),
     PutTable(u32, &'a TableObject),
+    PutPlainView(u32, &'a PlainViewObject),
+    /// With its comments.
     Remove(u32),
+    Comment {
+        oid: u32,
+        column: &'a str,
+        text: Option<&'a str>,
+    },
 }

@@ -1,11 +1,14 @@
 //! Definitions: CREATE, ALTER and DROP of streams and continuous views, ACTIVATE and DEACTIVATE.
 
+pub mod comment;
+mod dependency;
 mod option;
+pub mod plain_view;
 mod table;
 
 use std::sync::Arc;
 
-use arrow::datatypes::Schema;
+use arrow::datatypes::{Field, Schema};
 use datafusion::catalog::TableProvider;
 use datafusion::execution::session_state::SessionState;
 use sqlparser::ast::Query;
@@ -20,8 +23,12 @@ use tidemill_sql::{Result, SqlError, SqlState};
 use tidemill_stream::stream::ARRIVAL;
 use tidemill_stream::view::{View, ViewId, ViewTable, compile};
 
-use crate::catalog::{Change, ContinuousView, Relation, Stream, StreamObject, ViewObject, ViewOptions};
+use crate::catalog::{
+    Change, ContinuousView, PlainView, PlainViewObject, Relation, Stream, StreamObject, ViewObject,
+    ViewOptions,
+};
 use crate::pg::wire_error::Notice;
+use crate::query::Planner;
 use crate::server::Server;
 use crate::system::EXTENSION;
 
@@ -152,15 +159,23 @@ pub async fn alter_stream(
 }
 
 /// `step_factor`: of a sliding window that does not tell its own, in percent.
-pub async fn create_view(server: &Server, create: CreateView, step_factor: u8) -> Result<Vec<Notice>> {
+pub async fn create_view(planner: &Planner, create: CreateView, step_factor: u8) -> Result<Vec<Notice>> {
+    let server = &planner.server;
     let _change = server.catalog.change.lock().await;
     let name = public(&create.name)?.to_string();
-    let replaced = match server.catalog.get(&name) {
+    let existing = server.catalog.get(&name);
+    if existing.is_some() && create.if_not_exists {
+        return Ok(vec![skipped(&name)]);
+    }
+    if plain_view::is_plain(&server.catalog, &create) {
+        return plain_view::create(planner, create, existing).await;
+    }
+    let replaced = match existing {
         None => None,
-        Some(_) if create.if_not_exists => return Ok(vec![skipped(&name)]),
         Some(Relation::View(old)) if create.or_replace => Some(old),
         Some(_) if create.or_replace => {
-            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a view")));
+            let message = format!("\"{name}\" is not a continuous view");
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
         }
         Some(_) => return Err(exists(&name)),
     };
@@ -192,111 +207,183 @@ pub async fn create_view(server: &Server, create: CreateView, step_factor: u8) -
         server.catalog.install(Relation::Stream(Arc::new(Stream::new(*oid, stream.clone()))));
     }
     let oid = server.catalog.allocate_oid();
-    let planned = plan_view(&server.defining, oid, object, create.query).await.and_then(|view| {
-        let mut changes: Vec<_> = streams.iter().map(|(oid, s)| Change::PutStream(*oid, s)).collect();
-        if let Some(old) = &replaced {
-            check_replacement(old, &view)?;
-            changes.push(Change::Remove(old.oid));
-        }
-        changes.push(Change::PutView(oid, &view.object));
-        server.catalog.persist(&changes)?;
-        Ok(view)
-    });
-    match planned {
-        Ok(view) => {
-            server.engine.add_view(Arc::clone(&view.view));
-            server.catalog.install(Relation::View(Arc::new(view)));
-            if let Some(old) = replaced {
-                server.engine.remove_view(old.id());
+    let kept = match plan_view(&server.defining, oid, object, create.query).await {
+        Ok(view) => match option::check_key(&create.options, &view.table) {
+            Ok(()) => keep_view(planner, view, replaced, &streams).await,
+            Err(error) => Err(error),
+        },
+        Err(error) => Err(error),
+    };
+    if let Err(error) = kept {
+        for (name, relation) in before {
+            match relation {
+                Some(relation) => server.catalog.install(relation),
+                None => server.catalog.uninstall(&name),
             }
-            Ok(notices)
         }
-        Err(error) => {
-            for (name, relation) in before {
-                match relation {
-                    Some(relation) => server.catalog.install(relation),
-                    None => server.catalog.uninstall(&name),
-                }
-            }
-            Err(error)
-        }
+        return Err(error);
     }
+    Ok(notices)
+}
+
+/// Puts a view in the engine and in the catalog, in the place of another or as a new one, with its streams.
+async fn keep_view(
+    planner: &Planner,
+    view: ContinuousView,
+    replaced: Option<Arc<ContinuousView>>,
+    streams: &[(u32, StreamObject)],
+) -> Result<()> {
+    let (engine, catalog) = (&planner.server.engine, &planner.server.catalog);
+    let mut changes: Vec<_> = streams.iter().map(|(oid, s)| Change::PutStream(*oid, s)).collect();
+    let comments = catalog.comments();
+    if let Some(old) = &replaced {
+        check_replacement(old, &view)?;
+        changes.push(Change::Remove(old.oid));
+        // They are about the view, whatever its number.
+        let kept = comments.iter().filter(|((oid, _), _)| *oid == old.oid);
+        changes.extend(kept.map(|((_, column), text)| Change::Comment {
+            oid: view.oid,
+            column,
+            text: Some(text),
+        }));
+    }
+    let view = Arc::new(view);
+    changes.push(Change::PutView(view.oid, &view.object));
+    engine.add_view(Arc::clone(&view.view));
+    catalog.install(Relation::View(Arc::clone(&view)));
+    let kept = match plain_view::check_readers(planner, &view.object.name).await {
+        Ok(()) => catalog.persist(&changes),
+        Err(error) => Err(error),
+    };
+    let gone = match (&kept, replaced) {
+        (Ok(()), old) => old,
+        (Err(_), Some(old)) => {
+            catalog.install(Relation::View(old));
+            Some(Arc::clone(&view))
+        }
+        (Err(_), None) => {
+            catalog.uninstall(&view.object.name);
+            Some(Arc::clone(&view))
+        }
+    };
+    if let Some(gone) = gone {
+        engine.remove_view(gone.id());
+    }
+    kept
+}
+
+fn check_replacement(old: &ContinuousView, new: &ContinuousView) -> Result<()> {
+    let columns = |view: &ContinuousView| {
+        let schema = view.table.schema();
+        let column = |field: &Arc<Field>| Ok((field.name().clone(), Type::of_field(field)?));
+        schema.fields().iter().map(column).collect::<Result<Vec<_>>>()
+    };
+    check_columns(&columns(old)?, &columns(new)?)
 }
 
 /// As PostgreSQL: a view that takes another's place has its columns, and may have more behind them.
-fn check_replacement(old: &ContinuousView, new: &ContinuousView) -> Result<()> {
+fn check_columns(before: &[(String, Type)], after: &[(String, Type)]) -> Result<()> {
     let invalid = |message: String| SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message);
-    let (before, after) = (old.table.schema(), new.table.schema());
-    if after.fields().len() < before.fields().len() {
+    if after.len() < before.len() {
         return Err(invalid("cannot drop columns from view".into()));
     }
-    for (a, b) in before.fields().iter().zip(after.fields()) {
-        if a.name() != b.name() {
-            let message = format!("cannot change name of view column \"{}\" to \"{}\"", a.name(), b.name());
+    for ((old, from), (new, to)) in before.iter().zip(after) {
+        if old != new {
+            let message = format!("cannot change name of view column \"{old}\" to \"{new}\"");
             return Err(invalid(message));
         }
-        let (from, to) = (Type::of_field(a)?, Type::of_field(b)?);
         if from != to {
-            let (column, from, to) = (a.name(), from.display(), to.display());
-            let message = format!("cannot change data type of view column \"{column}\" from {from} to {to}");
+            let (from, to) = (from.display(), to.display());
+            let message = format!("cannot change data type of view column \"{old}\" from {from} to {to}");
             return Err(invalid(message));
         }
     }
     Ok(())
 }
 
-/// `ALTER VIEW … RENAME TO`: the state stays where it is, as the engine knows views by their numbers.
 pub async fn alter_view(
-    server: &Server,
+    planner: &Planner,
     name: &Name,
     if_exists: bool,
     action: AlterAction,
 ) -> Result<Vec<Notice>> {
-    let _change = server.catalog.change.lock().await;
+    let catalog = &planner.server.catalog;
+    let _change = catalog.change.lock().await;
     let plain = public(name)?;
-    if if_exists && server.catalog.get(plain).is_none() {
-        return Ok(vec![Notice::new(format!("relation \"{plain}\" does not exist, skipping"))]);
-    }
-    let view = server.catalog.view(plain)?;
+    let view = match catalog.get(plain) {
+        Some(view @ (Relation::View(_) | Relation::PlainView(_))) => view,
+        Some(_) => {
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{plain}\" is not a view")));
+        }
+        None if if_exists => {
+            return Ok(vec![Notice::new(format!("relation \"{plain}\" does not exist, skipping"))]);
+        }
+        None => return Err(missing("relation", plain)),
+    };
     let AlterAction::RenameTo(to) = action else {
-        return Err(SqlError::unsupported("a column cannot be added to a continuous view")
-            .with_hint("CREATE OR REPLACE CONTINUOUS VIEW can add one; its state starts empty."));
+        return Err(SqlError::unsupported("a column cannot be added to a view")
+            .with_hint("CREATE OR REPLACE can add one; the state of a continuous view then starts empty."));
     };
     let to = public(&to)?;
-    if server.catalog.get(to).is_some() {
+    if catalog.get(to).is_some() {
         return Err(exists(to));
     }
-    let object = ViewObject { name: to.to_string(), active: view.view.is_active(), ..view.object.clone() };
-    server.catalog.persist(&[Change::PutView(view.oid, &object)])?;
-    let (oid, table) = (view.oid, Arc::clone(&view.table));
-    let renamed = ContinuousView { oid, object, view: Arc::clone(&view.view), table };
-    server.catalog.uninstall(plain);
-    server.catalog.install(Relation::View(Arc::new(renamed)));
-    Ok(vec![])
+    rename_view(planner, view, to).await.map(|()| vec![])
+}
+
+/// The state stays where it is, as the engine knows views by their numbers; the views that name it name it anew.
+async fn rename_view(planner: &Planner, view: Relation, to: &str) -> Result<()> {
+    let catalog = &planner.server.catalog;
+    let from = view.name().to_string();
+    let readers = plain_view::readers_after_renaming(catalog, &from, to)?;
+    let renamed = match &view {
+        Relation::View(view) => {
+            let object = ViewObject { name: to.into(), active: view.view.is_active(), ..view.object.clone() };
+            let (oid, table) = (view.oid, Arc::clone(&view.table));
+            Relation::View(Arc::new(ContinuousView { oid, object, view: Arc::clone(&view.view), table }))
+        }
+        Relation::PlainView(view) => {
+            let object = PlainViewObject { name: to.into(), ..view.object.clone() };
+            Relation::PlainView(Arc::new(PlainView::new(view.oid, object)?))
+        }
+        other @ (Relation::Stream(_) | Relation::Table(_)) => {
+            return Err(SqlError::unsupported(format!("a {} cannot be renamed", other.kind())));
+        }
+    };
+    let before = catalog.plain_readers(&from);
+    catalog.uninstall(&from);
+    catalog.install(renamed.clone());
+    let readers: Vec<_> = readers.into_iter().map(Arc::new).collect();
+    for reader in &readers {
+        catalog.install(Relation::PlainView(Arc::clone(reader)));
+    }
+    let kept = match plain_view::check_readers(planner, to).await {
+        Ok(()) => {
+            let mut changes = vec![match &renamed {
+                Relation::View(view) => Change::PutView(view.oid, &view.object),
+                Relation::PlainView(view) => Change::PutPlainView(view.oid, &view.object),
+                Relation::Stream(stream) => Change::PutStream(stream.oid, &stream.object),
+                Relation::Table(table) => Change::PutTable(table.oid, &table.object),
+            }];
+            changes.extend(readers.iter().map(|reader| Change::PutPlainView(reader.oid, &reader.object)));
+            catalog.persist(&changes)
+        }
+        Err(error) => Err(error),
+    };
+    if kept.is_err() {
+        catalog.uninstall(to);
+        catalog.install(view);
+        before.into_iter().for_each(|reader| catalog.install(Relation::PlainView(reader)));
+    }
+    kept
 }
 
 /// Options that this version carries out, or tells that it does not.
 fn check_options(create: &CreateView, has_clause: bool) -> Result<Vec<Notice>> {
+    let idle = option::without_effect(&create.options)?;
     option::check(&create.options, has_clause)?;
-    let mut notices = Vec::new();
-    for option in &create.options {
-        match (option.name.as_str(), option.value.as_deref()) {
-            ("action", None | Some("materialize")) => {}
-            ("fillfactor" | "tablespace", _) => {
-                let message =
-                    format!("option \"{}\" has no effect: states are not kept in pages", option.name);
-                notices.push(Notice::new(message));
-            }
-            ("sw" | "max_age" | "step_factor" | "ttl" | "ttl_column", _) => {}
-            (name, _) => {
-                return Err(SqlError::unsupported(format!(
-                    "option \"{name}\" of a continuous view is not supported yet"
-                ))
-                .with_position(option.position));
-            }
-        }
-    }
-    Ok(notices)
+    let notice = |name| Notice::new(format!("option \"{name}\" has no effect: states are not kept in pages"));
+    Ok(idle.into_iter().map(notice).collect())
 }
 
 /// The streams that must be put in the catalog for the view: undeclared ones, and those that get columns from it.
@@ -330,8 +417,9 @@ fn read_streams(server: &Server, create: &CreateView) -> Result<Vec<(u32, Stream
                     .with_position(name.position)
                     .with_hint("Join the view with the table when you read it."));
             }
-            Some(Relation::View(_)) => {
-                return Err(SqlError::unsupported(format!("\"{plain}\" is a continuous view, not a stream"))
+            Some(other @ (Relation::View(_) | Relation::PlainView(_))) => {
+                let message = format!("\"{plain}\" is a {}, not a stream", other.kind());
+                return Err(SqlError::unsupported(message)
                     .with_position(name.position)
                     .with_hint("Read it with a query."));
             }
@@ -376,49 +464,22 @@ pub async fn drop_objects(
             notices.push(Notice::new(format!("{word} \"{plain}\" does not exist, skipping")));
             continue;
         };
-        let fits = matches!(
-            (&relation, kind),
-            (Relation::Stream(_), ObjectKind::Stream | ObjectKind::ForeignTable)
-                | (Relation::View(_), ObjectKind::View | ObjectKind::ContinuousView)
-                | (Relation::Table(_), ObjectKind::Table)
-        );
-        if !fits {
+        if !fits(&relation, kind) {
             let message = format!("\"{plain}\" is not a {word}");
             let hint = match relation {
                 Relation::Stream(_) => "Use DROP STREAM to remove a stream.",
                 Relation::View(_) => "Use DROP CONTINUOUS VIEW to remove a continuous view.",
                 Relation::Table(_) => "Use DROP TABLE to remove a table.",
+                Relation::PlainView(_) => "Use DROP VIEW to remove a view.",
             };
             return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).with_hint(hint));
         }
-        gone.push(relation);
-    }
-    let named: Vec<u32> = gone.iter().map(Relation::oid).collect();
-    for relation in gone.clone() {
-        let Relation::Stream(stream) = relation else { continue };
-        let readers: Vec<_> =
-            server.catalog.readers(stream.id()).into_iter().filter(|v| !named.contains(&v.oid)).collect();
-        if readers.is_empty() {
-            continue;
-        }
-        let lines: Vec<_> = readers
-            .iter()
-            .map(|v| format!("continuous view {} depends on stream {}", v.object.name, stream.object.name))
-            .collect();
-        if !cascade {
-            let message =
-                format!("cannot drop stream {} because other objects depend on it", stream.object.name);
-            return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, message)
-                .with_detail(lines.join("\n"))
-                .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
-        }
-        for view in readers {
-            notices.push(Notice::new(format!("drop cascades to continuous view {}", view.object.name)));
-            if !gone.iter().any(|r| r.oid() == view.oid) {
-                gone.push(Relation::View(view));
-            }
+        if !gone.iter().any(|known| known.oid() == relation.oid()) {
+            gone.push(relation);
         }
     }
+    let (mut gone, cascaded) = dependency::with_dependents(&server.catalog, gone, cascade)?;
+    notices.extend(cascaded);
     orphaned_streams(server, &mut gone);
     let changes: Vec<_> = gone.iter().map(|r| Change::Remove(r.oid())).collect();
     server.catalog.persist(&changes)?;
@@ -427,10 +488,21 @@ pub async fn drop_objects(
         match relation {
             Relation::View(view) => server.engine.remove_view(view.id()),
             Relation::Table(table) => server.engine.remove_view(table.id()),
-            Relation::Stream(_) => {}
+            Relation::Stream(_) | Relation::PlainView(_) => {}
         }
     }
     Ok(notices)
+}
+
+/// Whether a relation is of the kind that a statement names.
+fn fits(relation: &Relation, kind: ObjectKind) -> bool {
+    matches!(
+        (relation, kind),
+        (Relation::Stream(_), ObjectKind::Stream | ObjectKind::ForeignTable)
+            | (Relation::View(_), ObjectKind::View | ObjectKind::ContinuousView)
+            | (Relation::PlainView(_), ObjectKind::View)
+            | (Relation::Table(_), ObjectKind::Table)
+    )
 }
 
 /// A stream that was never declared goes with the last view that reads it.
@@ -501,20 +573,33 @@ pub fn create_extension(name: &Name, if_not_exists: bool) -> Result<Vec<Notice>>
     Ok(vec![Notice::new(format!("extension \"{shown}\" {skipped}"))])
 }
 
+/// `ttl_expire`: takes away what has expired, and tells how many groups that were.
+async fn expire(server: &Server, name: &Name) -> Result<u64> {
+    let view = server.catalog.view(public(name)?)?;
+    if view.view.time_to_live().is_none() {
+        let message = format!("continuous view \"{}\" does not have a time to live", view.object.name);
+        return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
+            .with_hint("Give it one with set_ttl, or with the options \"ttl\" and \"ttl_column\"."));
+    }
+    server.engine.expire(view.id()).await.map_err(|e| e.into_sql(plan_error))
+}
+
 /// A function's command, which is the statement of the same name.
-pub async fn carry_out(server: &Server, command: Command) -> Result<()> {
+pub async fn carry_out(server: &Server, command: Command) -> Result<u64> {
     // A function's argument has no place in the statement.
     let named = |parts: Option<Vec<String>>| parts.map(|parts| of_parts(&parts, 0)).transpose();
     match command {
-        Command::Activate(name) => set_active(server, named(name)?.as_slice(), true).await.map(|_| ()),
-        Command::Deactivate(name) => set_active(server, named(name)?.as_slice(), false).await.map(|_| ()),
+        Command::Activate(name) => drop(set_active(server, named(name)?.as_slice(), true).await?),
+        Command::Deactivate(name) => drop(set_active(server, named(name)?.as_slice(), false).await?),
         Command::Truncate(name) => {
             let view = server.catalog.view(public(&of_parts(&name, 0)?)?)?;
-            server.engine.truncate(view.id()).await.map_err(|e| e.into_sql(plan_error))
+            server.engine.truncate(view.id()).await.map_err(|e| e.into_sql(plan_error))?;
         }
         Command::SetTtl { view, ttl, column } => {
-            set_ttl(server, &of_parts(&view, 0)?, ttl.as_deref().zip(column.as_deref())).await
+            set_ttl(server, &of_parts(&view, 0)?, ttl.as_deref().zip(column.as_deref())).await?;
         }
-        Command::Flush => server.engine.flush().await.map_err(|e| e.into_sql(plan_error)),
+        Command::Expire(name) => return expire(server, &of_parts(&name, 0)?).await,
+        Command::Flush => server.engine.flush().await.map_err(|e| e.into_sql(plan_error))?,
     }
+    Ok(0)
 }

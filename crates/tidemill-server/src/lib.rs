@@ -4,6 +4,7 @@ mod activity;
 pub mod catalog;
 pub mod copy;
 mod define;
+mod explain;
 mod insert;
 mod listen;
 mod memory;

@@ -1,42 +1,115 @@
 //! Queries: plan, take a snapshot of the views that are read, run.
 
+use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StringArray};
 use arrow::datatypes::{Field, Fields, Schema, SchemaRef};
 use datafusion::common::metadata::{FieldMetadata, ScalarAndMetadata};
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionState;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
+use parking_lot::Mutex;
 use sqlparser::ast;
 use tidemill_sql::function::cast;
 use tidemill_sql::planner::{self, SessionVars, plan_error};
 use tidemill_sql::types::{Scalar, Type, vector_oid};
-use tidemill_sql::{Result, SqlError};
+use tidemill_sql::{Result, SqlError, SqlState};
 use tidemill_stream::engine::Written;
 use tidemill_stream::view::{Snapshot, ViewId, state_views};
 
+use crate::catalog::PlainView;
+use crate::define::plain_view;
 use crate::memory::QueryMemory;
 use crate::server::Server;
 use crate::session::format_of;
 use crate::system::{SessionInfo, Snapshots};
-use crate::tables::{Relations, Streams};
+use crate::tables::Relations;
 
-/// A planner for one statement of one session.
-pub fn state_for(server: &Arc<Server>, mut vars: SessionVars, session: SessionInfo) -> SessionState {
-    let mut state = server.reading.clone();
-    let path = &session.search_path;
-    state.register_catalog_list(Relations::list(Arc::clone(&server.catalog), Streams::Refused, path));
-    let snapshots = Arc::new(Snapshots::new(Arc::clone(server), session));
-    vars.objects = Arc::clone(&snapshots) as _;
-    state.config_mut().set_extension(snapshots);
-    state.config_mut().options_mut().extensions.insert(vars);
-    state.mark_start_execution();
-    state
+/// Views over views at most.
+const VIEW_NESTING_MAX: usize = 32;
+
+/// What plans one statement of one session, and the queries of the plain views that it reads.
+#[derive(Clone)]
+pub struct Planner {
+    pub server: Arc<Server>,
+    vars: SessionVars,
+    snapshots: Arc<Snapshots>,
+    /// How many views the query that is planned is inside of.
+    depth: usize,
+    /// The user's relations that were looked up.
+    reads: Arc<Mutex<Vec<String>>>,
+}
+
+impl fmt::Debug for Planner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Planner").field("depth", &self.depth).finish_non_exhaustive()
+    }
+}
+
+impl Planner {
+    pub fn new(server: &Arc<Server>, mut vars: SessionVars, session: SessionInfo) -> Self {
+        let snapshots = Arc::new(Snapshots::new(Arc::clone(server), session));
+        vars.objects = Arc::clone(&snapshots) as _;
+        Self { server: Arc::clone(server), vars, snapshots, depth: 0, reads: Arc::default() }
+    }
+
+    /// The schemas that the session looks names up in.
+    pub fn search_path(&self) -> &[String] {
+        &self.vars.search_path
+    }
+
+    pub fn state(&self) -> SessionState {
+        let mut state = self.server.reading.clone();
+        state.register_catalog_list(Relations::of_planner(self.clone(), &self.vars.search_path));
+        state.config_mut().set_extension(Arc::clone(&self.snapshots));
+        state.config_mut().options_mut().extensions.insert(self.vars.clone());
+        state.mark_start_execution();
+        state
+    }
+
+    /// As this one, for the query of a view, which was written under this search path.
+    pub fn inside_view(&self, search_path: &[String]) -> Self {
+        let vars = SessionVars { search_path: search_path.to_vec(), ..self.vars.clone() };
+        Self { vars, depth: self.depth + 1, reads: Arc::default(), ..self.clone() }
+    }
+
+    pub fn note_read(&self, name: &str) {
+        let mut reads = self.reads.lock();
+        if !reads.iter().any(|read| read == name) {
+            reads.push(name.to_string());
+        }
+    }
+
+    /// The user's relations that the queries planned so far have named.
+    pub fn reads(&self) -> Vec<String> {
+        self.reads.lock().clone()
+    }
+
+    /// The query of a view, with the view's columns.
+    pub async fn view(&self, view: &PlainView) -> Result<LogicalPlan> {
+        if self.depth >= VIEW_NESTING_MAX {
+            let message = format!("views are nested more than {VIEW_NESTING_MAX} deep");
+            return Err(SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, message));
+        }
+        let inside = self.inside_view(&view.object.search_path);
+        let query = ast::Statement::Query(view.query.clone());
+        let text = view.object.query.clone();
+        // In a task of its own: views over views would take too much of one stack.
+        let planned = SpawnedTask::spawn(async move { plan(&inside.state(), &query, &text).await });
+        let planned = planned.join().await.map_err(|e| SqlError::internal(e.to_string()))?;
+        // Positions are places in the view's text, not in the statement's.
+        planned.and_then(|plan| plain_view::shown(plan, &view.object)).map_err(|mut error| {
+            error.position = None;
+            error.with_context(format!("view \"{}\"", view.object.name))
+        })
+    }
 }
 
 /// Plans a statement that is none of ours; everything but queries is refused.
@@ -51,7 +124,7 @@ pub async fn plan_with(
     text: &str,
     parameters: &[Option<Type>],
 ) -> Result<LogicalPlan> {
-    let is_query = matches!(statement, ast::Statement::Query(_) | ast::Statement::Explain { .. });
+    let is_query = matches!(statement, ast::Statement::Query(_));
     if !is_query {
         let words: Vec<_> = text.split_whitespace().take(2).map(str::to_uppercase).collect();
         return Err(SqlError::unsupported(format!("{} is not supported", words.join(" ")))
@@ -97,12 +170,32 @@ impl Reads {
 /// Executes a plan over one snapshot of all the views and tables it reads.
 pub async fn run(
     server: &Server,
-    mut state: SessionState,
+    state: SessionState,
     plan: LogicalPlan,
     parameters: Vec<ScalarValue>,
     reads: Reads,
     memory_limit_bytes: usize,
 ) -> Result<Running> {
+    ready(server, state, plan, parameters, reads, memory_limit_bytes).await?.run()
+}
+
+/// A query that only has to be started.
+pub struct Ready {
+    pub physical: Arc<dyn ExecutionPlan>,
+    fields: Fields,
+    context: TaskContext,
+    snapshots: Option<Arc<Snapshots>>,
+}
+
+/// As [`run`], up to the start.
+pub async fn ready(
+    server: &Server,
+    mut state: SessionState,
+    plan: LogicalPlan,
+    parameters: Vec<ScalarValue>,
+    reads: Reads,
+    memory_limit_bytes: usize,
+) -> Result<Ready> {
     let fields = plan.schema().fields().clone();
     let plan = match parameters.is_empty() {
         true => plan,
@@ -118,18 +211,25 @@ pub async fn run(
     let pool = QueryMemory::new(Arc::clone(&server.memory), memory_limit_bytes);
     let runtime = RuntimeEnvBuilder::from_runtime_env(state.runtime_env()).with_memory_pool(Arc::new(pool));
     let context = TaskContext::from(&state).with_runtime(runtime.build_arc().map_err(plan_error)?);
-    let stream =
-        datafusion::physical_plan::execute_stream(physical, Arc::new(context)).map_err(plan_error)?;
-    let schema = named_types(&fields, &stream.schema());
-    let relabelled = Arc::clone(&schema);
-    let batches = stream.map(move |batch| {
-        let (_, columns, rows) = batch?.into_parts();
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        Ok(RecordBatch::try_new_with_options(Arc::clone(&relabelled), columns, &options)?)
-    });
-    let stream = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), batches));
     let snapshots = state.config().get_extension::<Snapshots>();
-    Ok(Running { schema, stream, snapshots })
+    Ok(Ready { physical, fields, context, snapshots })
+}
+
+impl Ready {
+    pub fn run(self) -> Result<Running> {
+        let Self { physical, fields, context, snapshots } = self;
+        let stream =
+            datafusion::physical_plan::execute_stream(physical, Arc::new(context)).map_err(plan_error)?;
+        let schema = named_types(&fields, &stream.schema());
+        let relabelled = Arc::clone(&schema);
+        let batches = stream.map(move |batch| {
+            let (_, columns, rows) = batch?.into_parts();
+            let options = RecordBatchOptions::new().with_row_count(Some(rows));
+            Ok(RecordBatch::try_new_with_options(Arc::clone(&relabelled), columns, &options)?)
+        });
+        let stream = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), batches));
+        Ok(Running { schema, stream, snapshots })
+    }
 }
 
 /// Parameters with the types that their places have where Arrow does not tell them.

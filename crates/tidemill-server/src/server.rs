@@ -17,7 +17,7 @@ use tidemill_stream::engine::{Engine, Fatal, Options};
 use tokio::sync::watch;
 
 use crate::activity::Activity;
-use crate::catalog::{Catalog, ContinuousView, Relation, Stream, Table};
+use crate::catalog::{Catalog, ContinuousView, PlainView, Relation, Stream, Table};
 use crate::define;
 pub use crate::listen::Listener;
 use crate::listen::accept_any;
@@ -102,6 +102,9 @@ impl Server {
             let table = Arc::new(Table::new(oid, object)?);
             engine_views.push(Arc::clone(&table.view));
             catalog.install(Relation::Table(table));
+        }
+        for (oid, object) in loaded.plain_views {
+            catalog.install(Relation::PlainView(Arc::new(PlainView::new(oid, object)?)));
         }
         for (oid, object) in loaded.views {
             let query = parse::parse_query(&object.query)?;
@@ -210,6 +213,11 @@ impl Server {
     /// `pg_cancel_backend`: the caller may, as there is one user.
     pub fn cancel_session(&self, id: u32) -> bool {
         self.sessions.cancel(id)
+    }
+
+    /// `pg_terminate_backend`
+    pub fn terminate_session(&self, id: u32) -> bool {
+        self.sessions.terminate(id)
     }
 
     pub fn uid(&self) -> u32 {

@@ -5,6 +5,7 @@ mod command;
 mod copy;
 mod cursor;
 mod execute;
+mod explain;
 mod extended;
 pub mod interrupt;
 mod modify;
@@ -41,7 +42,7 @@ use crate::listen::Connection;
 use crate::pg::backend::{self, TransactionStatus};
 use crate::pg::frontend::Frontend;
 use crate::pg::wire_error::{Notice, ProtocolError, Recovery, Severity};
-use crate::query;
+use crate::query::Planner;
 use crate::registry::Entry;
 use crate::server::Server;
 use crate::settings::{InsertLevel, SessionSettings};
@@ -449,8 +450,12 @@ impl Session {
         }
     }
 
-    /// A planner for one statement.
     fn planner(&self) -> SessionState {
+        self.planning().state()
+    }
+
+    /// A planner for one statement.
+    fn planning(&self) -> Planner {
         let vars = self.vars();
         let info = SessionInfo {
             process_id: self.activity.process_id,
@@ -465,7 +470,7 @@ impl Session {
                 .collect(),
             statements: self.statements.iter().map(|(name, p)| (name.clone(), Arc::clone(p))).collect(),
         };
-        query::state_for(&self.server, vars, info)
+        Planner::new(&self.server, vars, info)
     }
 
     /// The views that read what this session writes to `target`; `None` for all.

@@ -33,6 +33,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use tidemill_sql::Result;
 use tidemill_sql::types::Type;
 
+pub use class::column_names;
 pub use column::Column;
 pub use pipelinedb::EXTENSION;
 pub use rows::{Rows, Value};

@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
+use datafusion::datasource::ViewTable;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use tidemill_sql::SqlError;
 use tidemill_sql::planner::UNQUALIFIED;
 use tidemill_stream::stream::read_of_stream;
 
-use crate::catalog::{Catalog, Relation};
+use crate::catalog::{Catalog, PlainView, Relation};
+use crate::query::Planner;
 use crate::system::{self, INFORMATION_SCHEMA, PG_CATALOG, PIPELINEDB, SystemTable};
 
 pub const DATABASE: &str = "tidemill";
@@ -44,6 +47,8 @@ pub struct Relations {
     streams: Streams,
     /// Schemas in which unqualified names are looked up, `pg_catalog` included.
     path: Arc<[String]>,
+    /// Plans the queries of plain views; `None` where they are not read.
+    planner: Option<Planner>,
 }
 
 impl Relations {
@@ -53,10 +58,20 @@ impl Relations {
         streams: Streams,
         search_path: &[String],
     ) -> Arc<dyn CatalogProviderList> {
-        let implied = (!search_path.iter().any(|s| s == PG_CATALOG)).then(|| PG_CATALOG.to_string());
-        let path = implied.into_iter().chain(search_path.iter().cloned()).collect();
-        Arc::new(Self { catalog, streams, path })
+        Arc::new(Self { catalog, streams, path: with_implied(search_path), planner: None })
     }
+
+    /// As [`Relations::list`], of what a query may read.
+    pub fn of_planner(planner: Planner, search_path: &[String]) -> Arc<dyn CatalogProviderList> {
+        let catalog = Arc::clone(&planner.server.catalog);
+        let path = with_implied(search_path);
+        Arc::new(Self { catalog, streams: Streams::Refused, path, planner: Some(planner) })
+    }
+}
+
+fn with_implied(search_path: &[String]) -> Arc<[String]> {
+    let implied = (!search_path.iter().any(|s| s == PG_CATALOG)).then(|| PG_CATALOG.to_string());
+    implied.into_iter().chain(search_path.iter().cloned()).collect()
 }
 
 impl CatalogProviderList for Relations {
@@ -93,19 +108,37 @@ struct Lookup {
 }
 
 impl Lookup {
-    fn table_in(&self, schema: &str, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+    async fn table_in(&self, schema: &str, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         if schema != SCHEMA {
             return Ok(system::find(schema, name).map(|relation| Arc::new(SystemTable(relation)) as _));
         }
-        match self.relations.catalog.get(name) {
-            None => Ok(None),
-            Some(Relation::View(view)) => Ok(Some(Arc::clone(&view.table) as Arc<dyn TableProvider>)),
-            Some(Relation::Table(table)) => Ok(Some(Arc::clone(&table.table) as Arc<dyn TableProvider>)),
-            Some(Relation::Stream(stream)) if self.relations.streams == Streams::Planned => {
-                Ok(Some(Arc::clone(&stream.table) as Arc<dyn TableProvider>))
-            }
-            Some(Relation::Stream(_)) => Err(DataFusionError::External(Box::new(read_of_stream(name)))),
+        let found = self.relations.catalog.get(name);
+        if let (Some(_), Some(planner)) = (&found, &self.relations.planner) {
+            planner.note_read(name);
         }
+        Ok(Some(match found {
+            None => return Ok(None),
+            Some(Relation::View(view)) => Arc::clone(&view.table) as Arc<dyn TableProvider>,
+            Some(Relation::Table(table)) => Arc::clone(&table.table) as Arc<dyn TableProvider>,
+            Some(Relation::PlainView(view)) => self.plain_view(&view).await?,
+            Some(Relation::Stream(stream)) if self.relations.streams == Streams::Planned => {
+                Arc::clone(&stream.table) as Arc<dyn TableProvider>
+            }
+            Some(Relation::Stream(_)) => {
+                return Err(DataFusionError::External(Box::new(read_of_stream(name))));
+            }
+        }))
+    }
+
+    /// The plan of the view's query, which the planner puts in the place of the name.
+    async fn plain_view(&self, view: &PlainView) -> Result<Arc<dyn TableProvider>> {
+        let external = |error: SqlError| DataFusionError::External(Box::new(error));
+        let Some(planner) = &self.relations.planner else {
+            let message = format!("a continuous view cannot read view \"{}\"", view.object.name);
+            return Err(external(SqlError::unsupported(message)));
+        };
+        let plan = planner.view(view).await.map_err(external)?;
+        Ok(Arc::new(ViewTable::new(plan, Some(view.object.query.clone()))))
     }
 }
 
@@ -124,7 +157,7 @@ impl SchemaProvider for Lookup {
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         for schema in self.schemas.iter() {
-            if let Some(table) = self.table_in(schema, name)? {
+            if let Some(table) = self.table_in(schema, name).await? {
                 return Ok(Some(table));
             }
         }

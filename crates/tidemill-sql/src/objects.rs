@@ -46,6 +46,8 @@ pub enum Command {
         ttl: Option<String>,
         column: Option<String>,
     },
+    /// Takes away the groups of a view that have outlived its time to live.
+    Expire(Vec<String>),
     /// Returns when everything accepted so far is visible.
     Flush,
 }
@@ -82,11 +84,15 @@ pub trait Objects: Debug + Send + Sync {
     /// Ends what a session is doing; false if there is no session of that number.
     fn cancel(&self, process_id: u32) -> bool;
 
+    /// Ends a session; false if there is none of that number.
+    fn terminate(&self, process_id: u32) -> bool;
+
     /// Waits for so many seconds, not at all for a negative number.
     fn sleep(&self, seconds: f64) -> Work<()>;
 
-    /// Carries a command out, as the statement of the same name does.
-    fn command(&self, command: Command) -> Work<Result<()>>;
+    /// Carries a command out, as the statement of the same name does; returns how many groups it took away if it counts
+    /// them.
+    fn command(&self, command: Command) -> Work<Result<u64>>;
 
     /// Microseconds since 1970.
     fn started_us(&self) -> i64;
@@ -143,11 +149,15 @@ impl Objects for NoObjects {
         false
     }
 
+    fn terminate(&self, _: u32) -> bool {
+        false
+    }
+
     fn sleep(&self, _: f64) -> Work<()> {
         Box::pin(std::future::ready(()))
     }
 
-    fn command(&self, _: Command) -> Work<Result<()>> {
+    fn command(&self, _: Command) -> Work<Result<u64>> {
         let error = SqlError::unsupported("this function can only be called in a session");
         Box::pin(std::future::ready(Err(error)))
     }

@@ -3,8 +3,10 @@
 //! The text is tokenised once and cut at semicolons. A statement that begins with words of ours is parsed here, on the
 //! parser's tokens; everything else is handed to the parser untouched.
 
+mod comment;
 mod copy;
 mod cursor;
+mod explain;
 mod position;
 mod session;
 mod stream;
@@ -137,7 +139,8 @@ impl<'a> StatementParser<'a> {
         let Token::Word(word) = &first.token else { return self.other() };
         match word.keyword {
             Keyword::CREATE | Keyword::ALTER | Keyword::DROP if self.names_a_role() => self.session(),
-            Keyword::CREATE | Keyword::ALTER | Keyword::DROP | Keyword::TRUNCATE | Keyword::EXPLAIN => {
+            Keyword::EXPLAIN => self.explain(),
+            Keyword::CREATE | Keyword::ALTER | Keyword::DROP | Keyword::TRUNCATE => {
                 match self.stream_statement()? {
                     Some(statement) => Ok(statement),
                     None => self.other(),
@@ -148,6 +151,7 @@ impl<'a> StatementParser<'a> {
             _ => match word.value.to_uppercase().as_str() {
                 "ACTIVATE" | "DEACTIVATE" | "FLUSH" => self.activation(),
                 "MOVE" => self.cursor(),
+                "COMMENT" => self.comment(),
                 "SET" | "RESET" | "SHOW" | "DISCARD" | "BEGIN" | "START" | "COMMIT" | "END" | "ROLLBACK"
                 | "ABORT" | "SAVEPOINT" | "RELEASE" | "PREPARE" | "EXECUTE" | "DEALLOCATE" | "LISTEN"
                 | "NOTIFY" | "LOCK" | "UNLISTEN" | "VACUUM" | "ANALYZE" | "ANALYSE" | "CHECKPOINT" => {

@@ -41,6 +41,7 @@ use datafusion::prelude::SessionConfig;
 use crate::aggregate;
 
 pub use error::{plan_error, plan_error_in};
+pub use hint::closest;
 pub use name::display_name;
 pub use prepare::{prepare, prepare_expr, prepare_query, prepare_text};
 pub use relkind::CONTINUOUS_OPTION;
@@ -67,6 +68,8 @@ pub fn session_config() -> SessionConfig {
     // Ours to sort out: literals are typed by us, and view types do not reach the wire.
     options.sql_parser.parse_float_as_decimal = true;
     options.optimizer.expand_views_at_output = true;
+    // As in PostgreSQL, rows of an ordered subquery come in its order.
+    options.sql_parser.enable_subquery_sort_elimination = false;
     options.execution.time_zone = None;
     options.extensions.insert(SessionVars::default());
     config

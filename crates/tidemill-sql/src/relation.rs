@@ -4,20 +4,21 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    CastKind, Expr, GroupByExpr, ObjectName, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, Visit,
-    Visitor,
+    CastKind, Expr, GroupByExpr, ObjectName, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr,
+    TableFactor, Visit, Visitor,
 };
 
 use crate::data_type::type_of;
 use crate::error::{Result, SqlError, SqlState};
-use crate::name::fold;
+use crate::name::{fold, quote_ident};
+use crate::parse::parse_query;
 use crate::types::{Scalar, Type};
 
 /// The relations that a query names, each once and in order; names of its WITH clauses are left out.
 pub fn relations(query: &Query) -> Vec<ObjectName> {
     let mut collector = Relations::default();
     let _ = query.visit(&mut collector);
-    let Relations { found, defined } = collector;
+    let Relations { found, defined, .. } = collector;
     let is_defined =
         |n: &ObjectName| n.0.len() == 1 && n.0[0].as_ident().is_some_and(|i| defined.contains(&fold(i)));
     found.into_iter().filter(|n| !is_defined(n)).collect()
@@ -27,6 +28,8 @@ pub fn relations(query: &Query) -> Vec<ObjectName> {
 struct Relations {
     found: Vec<ObjectName>,
     defined: HashSet<String>,
+    /// The next name is that of a function.
+    called: bool,
 }
 
 impl Visitor for Relations {
@@ -39,9 +42,78 @@ impl Visitor for Relations {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+        self.called =
+            matches!(factor, TableFactor::Table { args: Some(_), .. } | TableFactor::Function { .. });
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
-        if !self.found.contains(relation) {
+        if !std::mem::take(&mut self.called) && !self.found.contains(relation) {
             self.found.push(relation.clone());
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The text of a query in which a relation of the schema `public` has got another name. Where the query goes by the old
+/// name, that becomes an alias.
+pub fn renamed(text: &str, from: &str, to: &str) -> Result<String> {
+    let query = parse_query(text)?;
+    let mut places = Places { from, found: vec![], is_defined: false };
+    let _ = query.visit(&mut places);
+    let unclear = places.is_defined && !places.found.is_empty();
+    if unclear || places.found.iter().any(|place| place.start == 0) {
+        let message = format!("cannot rename \"{from}\" where a view reads it by that name");
+        return Err(SqlError::unsupported(message).with_hint("Drop the view and create it again."));
+    }
+    let mut chars: Vec<char> = text.chars().collect();
+    for place in places.found.iter().rev() {
+        let alias = if place.has_alias { String::new() } else { format!(" AS {}", quote_ident(from)) };
+        let name = format!("{}{alias}", quote_ident(to));
+        chars.splice(place.start - 1..place.end - 1, name.chars());
+    }
+    Ok(chars.into_iter().collect())
+}
+
+/// Where a query names a relation, in the order of the text.
+struct Places<'a> {
+    from: &'a str,
+    found: Vec<Place>,
+    /// A WITH clause has the name too.
+    is_defined: bool,
+}
+
+/// Characters of the text, from 1.
+struct Place {
+    start: usize,
+    end: usize,
+    has_alias: bool,
+}
+
+impl Visitor for Places<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        let mut defined = query.with.iter().flat_map(|w| &w.cte_tables);
+        self.is_defined |= defined.any(|cte| fold(&cte.alias.name) == self.from);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+        let TableFactor::Table { name, alias, args: None, .. } = factor else {
+            return ControlFlow::Continue(());
+        };
+        let parts: Vec<_> = name.0.iter().filter_map(|part| part.as_ident()).collect();
+        if let [schema @ .., last] = parts.as_slice()
+            && fold(last) == self.from
+            && schema.last().is_none_or(|schema| fold(schema) == "public")
+        {
+            self.found.push(Place {
+                start: last.span.start.column as usize,
+                end: last.span.end.column as usize,
+                has_alias: alias.is_some(),
+            });
         }
         ControlFlow::Continue(())
     }

@@ -55,6 +55,15 @@ pub enum Statement {
         name: Name,
     },
     TruncateContinuousView(Vec<Name>),
+    Comment {
+        object: Commented,
+        /// `None` takes the comment away.
+        text: Option<String>,
+    },
+    Explain {
+        options: ExplainOptions,
+        query: Box<ast::Query>,
+    },
     ExplainContinuousView {
         verbose: bool,
         name: Name,
@@ -145,6 +154,25 @@ pub struct ViewOption {
     pub position: usize,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExplainOptions {
+    /// Carry the query out and tell what it took.
+    pub analyze: bool,
+    pub verbose: bool,
+    /// Estimates.
+    pub costs: bool,
+    /// With `analyze`: the times of each node.
+    pub timing: bool,
+    /// The times of the whole; `None`: as `analyze`.
+    pub summary: Option<bool>,
+}
+
+impl Default for ExplainOptions {
+    fn default() -> Self {
+        Self { analyze: false, verbose: false, costs: true, timing: true, summary: None }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub struct CreateStream {
     pub if_not_exists: bool,
@@ -222,6 +250,13 @@ impl ObjectKind {
             ObjectKind::Table => "TABLE",
         }
     }
+}
+
+/// What a comment is on.
+#[derive(Debug, Clone)]
+pub enum Commented {
+    Relation(ObjectKind, Name),
+    Column { relation: Name, column: String },
 }
 
 #[derive(Debug, Clone)]

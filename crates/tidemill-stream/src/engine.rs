@@ -289,6 +289,14 @@ impl Engine {
         self.write(vec![Part::Truncate { view }], Level::SyncCommit).await
     }
 
+    /// Takes away the groups of a view that have outlived its time to live, and tells how many. They have not been shown
+    /// since they expired: this is about memory and disk.
+    pub async fn expire(&self, view: ViewId) -> Result<u64> {
+        let Some(view) = self.view(view) else { return Ok(0) };
+        let done = self.shared.maintenance.request_burial(view);
+        done.await.unwrap_or_else(|_| Err(self.shared.stopped()))
+    }
+
     /// The states of `views` at one commit; views that are gone are left out.
     pub fn snapshot(&self, views: &[ViewId]) -> Result<Snapshot> {
         let views: Vec<Arc<View>> = {
@@ -302,7 +310,7 @@ impl Engine {
         for view in &views {
             let mut frozen = view.state.lock().freeze()?;
             frozen.first_pane = view.plan.window.map(|window| window.first_pane(now_us));
-            frozen.alive = view.time_to_live().map(|time_to_live| time_to_live.at(now_us));
+            frozen.alive = view.alive(now_us);
             states.insert(view.id, frozen);
         }
         running::append_running(&views, &mut states, self.shared.options.publish_delay)?;

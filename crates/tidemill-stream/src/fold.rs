@@ -161,6 +161,18 @@ impl Aggregation {
         &self.key_schema
     }
 
+    /// Those of GROUP BY; with a sliding window the pane comes first.
+    pub fn keys(&self) -> &[Arc<dyn PhysicalExpr>] {
+        &self.keys
+    }
+
+    /// The functions and their FILTER clauses.
+    pub fn aggregates(
+        &self,
+    ) -> impl Iterator<Item = (&AggregateFunctionExpr, Option<&Arc<dyn PhysicalExpr>>)> {
+        self.aggregates.iter().map(|a| (a.function.as_ref(), a.filter.as_ref()))
+    }
+
     pub fn functions(&self) -> impl Iterator<Item = &Arc<AggregateFunctionExpr>> {
         self.aggregates.iter().map(|a| &a.function)
     }

@@ -46,7 +46,7 @@ pub struct Branch {
 }
 
 #[derive(Debug)]
-enum Step {
+pub enum Step {
     Filter { predicate: Arc<dyn PhysicalExpr>, columns: Option<Vec<usize>> },
     Project { expressions: Vec<Arc<dyn PhysicalExpr>>, schema: SchemaRef },
 }
@@ -174,6 +174,16 @@ impl Branch {
                 }
             }
         }
+    }
+
+    /// The columns of the stream that are read.
+    pub fn input_schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// What happens to an event, in order.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
     }
 
     pub fn output_schema(&self) -> SchemaRef {

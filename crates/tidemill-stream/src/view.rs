@@ -114,6 +114,11 @@ impl View {
         *self.time_to_live.lock() = time_to_live;
     }
 
+    /// What is alive, of a view with a time to live.
+    pub(crate) fn alive(&self, now_us: i64) -> Option<Alive> {
+        self.time_to_live().map(|time_to_live| time_to_live.at(now_us))
+    }
+
     /// What is alive, if it is time to take away what is not.
     pub(crate) fn alive_if_due(&self, now_us: i64) -> Option<Alive> {
         let time_to_live = self.time_to_live()?;
@@ -140,6 +145,12 @@ impl View {
     /// Bytes of its runs on disk; what is in memory is in the log.
     pub fn disk_bytes(&self) -> u64 {
         self.state.lock().runs().iter().map(|run| run.bytes()).sum()
+    }
+
+    /// Its runs on disk: how many, and their bytes.
+    pub fn on_disk(&self) -> (usize, u64) {
+        let state = self.state.lock();
+        (state.runs().len(), state.runs().iter().map(|run| run.bytes()).sum())
     }
 
     /// Number of groups (rows, for a view without aggregates) and bytes of memory. Groups that were touched in

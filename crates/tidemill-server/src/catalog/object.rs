@@ -42,6 +42,22 @@ pub struct TableColumn {
     pub default_oid: u32,
 }
 
+/// A view without a state: its query is planned into every query that reads it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PlainViewObject {
+    pub name: String,
+    /// The text of the SELECT.
+    pub query: String,
+    /// As they were when the view was made: what `*` stands for later makes no difference.
+    #[serde(serialize_with = "write_columns", deserialize_with = "read_columns")]
+    pub columns: Vec<(String, Type)>,
+    /// The user's relations that the query names itself.
+    pub reads: Vec<String>,
+    /// What names without a schema are looked up in.
+    pub search_path: Vec<String>,
+    pub created_at_us: i64,
+}
+
 /// `WITH (…)` of a view.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ViewOptions {

@@ -6,10 +6,13 @@ use std::path::{Path, PathBuf};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use tidemill_sql::{Result, SqlError, SqlState};
 
-use super::object::{StreamObject, TableObject, ViewObject};
+use super::object::{PlainViewObject, StreamObject, TableObject, ViewObject};
 use super::{Change, FIRST_USER_OID};
 
 const OBJECTS: TableDefinition<'static, u32, &'static str> = TableDefinition::new("objects");
+/// By relation and column; the comment on the relation itself has no column.
+const COMMENTS: TableDefinition<'static, (u32, &'static str), &'static str> =
+    TableDefinition::new("comments");
 const META: TableDefinition<'static, &'static str, u64> = TableDefinition::new("meta");
 /// The version of the layout of this file; a server refuses to open a newer one.
 const FORMAT: u64 = 1;
@@ -28,6 +31,8 @@ pub struct Loaded {
     pub streams: Vec<(u32, StreamObject)>,
     pub views: Vec<(u32, ViewObject)>,
     pub tables: Vec<(u32, TableObject)>,
+    pub plain_views: Vec<(u32, PlainViewObject)>,
+    pub comments: Vec<(u32, String, String)>,
 }
 
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -36,6 +41,7 @@ enum Row {
     Stream(StreamObject),
     View(ViewObject),
     Table(TableObject),
+    PlainView(PlainViewObject),
 }
 
 fn failed(error: impl std::fmt::Display) -> SqlError {
@@ -68,6 +74,7 @@ impl Store {
                 Some(_) => {}
             }
             transaction.open_table(OBJECTS).map_err(failed)?;
+            transaction.open_table(COMMENTS).map_err(failed)?;
         }
         transaction.commit().map_err(failed)
     }
@@ -84,7 +91,14 @@ impl Store {
                 Row::Stream(stream) => loaded.streams.push((oid.value(), stream)),
                 Row::View(view) => loaded.views.push((oid.value(), view)),
                 Row::Table(table) => loaded.tables.push((oid.value(), table)),
+                Row::PlainView(view) => loaded.plain_views.push((oid.value(), view)),
             }
+        }
+        let comments = transaction.open_table(COMMENTS).map_err(failed)?;
+        for row in comments.iter().map_err(failed)? {
+            let (key, text) = row.map_err(failed)?;
+            let (oid, column) = key.value();
+            loaded.comments.push((oid, column.to_string(), text.value().to_string()));
         }
         Ok(loaded)
     }
@@ -93,13 +107,23 @@ impl Store {
         let transaction = self.db.begin_write().map_err(failed)?;
         {
             let mut objects = transaction.open_table(OBJECTS).map_err(failed)?;
+            let mut comments = transaction.open_table(COMMENTS).map_err(failed)?;
             for change in changes {
-                let (oid, row) = match *change {
-                    Change::PutStream(oid, object) => (oid, Row::Stream(object.clone())),
-                    Change::PutView(oid, object) => (oid, Row::View(object.clone())),
-                    Change::PutTable(oid, object) => (oid, Row::Table(object.clone())),
+                let (oid, row) = match change {
+                    Change::PutStream(oid, object) => (oid, Row::Stream((*object).clone())),
+                    Change::PutView(oid, object) => (oid, Row::View((*object).clone())),
+                    Change::PutTable(oid, object) => (oid, Row::Table((*object).clone())),
+                    Change::PutPlainView(oid, object) => (oid, Row::PlainView((*object).clone())),
                     Change::Remove(oid) => {
                         objects.remove(oid).map_err(failed)?;
+                        comments.retain_in((*oid, "")..(*oid + 1, ""), |_, _| false).map_err(failed)?;
+                        continue;
+                    }
+                    Change::Comment { oid, column, text } => {
+                        match text {
+                            Some(text) => drop(comments.insert((*oid, *column), *text).map_err(failed)?),
+                            None => drop(comments.remove((*oid, *column)).map_err(failed)?),
+                        }
                         continue;
                     }
                 };

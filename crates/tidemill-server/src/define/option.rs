@@ -1,5 +1,6 @@
-//! `WITH (sw = …, step_factor = …, ttl = …, ttl_column = …)`: sliding window and time to live of a continuous view.
+//! `WITH (…)` of a continuous view: what there is, sliding window, time to live, unique key.
 
+use tidemill_sql::planner::closest;
 use tidemill_sql::statement::ViewOption;
 use tidemill_sql::text::parse_interval;
 use tidemill_sql::{Result, SqlError, SqlState};
@@ -14,22 +15,113 @@ const DAYS_PER_MONTH: i64 = 30;
 /// The shortest time to live.
 const TTL_MIN_US: i64 = 1_000_000;
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Support {
+    Yes,
+    /// Accepted with a notice.
+    NoEffect,
+    No,
+}
+
+/// The options of PipelineDB's views and our own.
+const OPTIONS: [(&str, Support); 16] = [
+    ("action", Support::Yes),
+    ("sw", Support::Yes),
+    ("max_age", Support::Yes),
+    ("step_factor", Support::Yes),
+    ("ttl", Support::Yes),
+    ("ttl_column", Support::Yes),
+    ("pk", Support::Yes),
+    ("fillfactor", Support::NoEffect),
+    ("tablespace", Support::NoEffect),
+    ("sw_column", Support::No),
+    ("time_column", Support::No),
+    ("lateness", Support::No),
+    ("backfill", Support::No),
+    ("outputfunc", Support::No),
+    ("partition_by", Support::No),
+    ("partition_duration", Support::No),
+];
+
+/// Refuses options that there are not, and returns those that change nothing.
+pub fn without_effect(options: &[ViewOption]) -> Result<Vec<&str>> {
+    let mut idle = Vec::new();
+    for option in options {
+        let name = option.name.as_str();
+        match OPTIONS.iter().find(|(known, _)| *known == name) {
+            Some((_, Support::Yes)) => {}
+            Some((_, Support::NoEffect)) => idle.push(name),
+            Some((_, Support::No)) => {
+                let message = format!("option \"{name}\" of a continuous view is not supported yet");
+                return Err(SqlError::unsupported(message).with_position(option.position));
+            }
+            None => return Err(unrecognized(option, OPTIONS.iter().map(|(known, _)| *known))),
+        }
+        if name == "action" {
+            check_action(option)?;
+        }
+    }
+    Ok(idle)
+}
+
+/// An option that there is not, and the one that was perhaps meant.
+pub fn unrecognized<'a>(option: &ViewOption, known: impl Iterator<Item = &'a str>) -> SqlError {
+    let error = invalid(format!("unrecognized parameter \"{}\"", option.name)).with_position(option.position);
+    match closest(&option.name, known) {
+        Some(meant) => error.with_hint(format!("Perhaps you meant the option \"{meant}\".")),
+        None => error,
+    }
+}
+
+fn check_action(option: &ViewOption) -> Result<()> {
+    let error = match option.value.as_deref() {
+        None | Some("materialize") => return Ok(()),
+        Some("transform") => SqlError::unsupported("continuous transforms are not supported yet").with_hint(
+            "A continuous view over the same stream can select and filter; transforms come later.",
+        ),
+        Some(value) => invalid(format!("invalid value for option \"action\": \"{value}\""))
+            .with_hint("Valid values are \"materialize\" and \"transform\"."),
+    };
+    Err(error.with_position(option.position))
+}
+
+/// `pk`: the columns that tell the view's rows apart, which are those of GROUP BY and no others.
+pub fn check_key(options: &[ViewOption], table: &ViewTable) -> Result<()> {
+    let Some(option) = options.iter().find(|option| option.name == "pk") else { return Ok(()) };
+    let at = |error: SqlError| error.with_position(option.position);
+    let value = option.value.as_deref().unwrap_or_default();
+    let mut named: Vec<&str> = value.split(',').map(str::trim).collect();
+    let schema = datafusion::catalog::TableProvider::schema(table);
+    if let Some(name) = named.iter().find(|name| schema.index_of(name).is_err()) {
+        let error = SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"));
+        return Err(at(error.with_hint("\"pk\" names a column of the view.")));
+    }
+    let mut key = table.key();
+    named.sort_unstable();
+    key.sort_unstable();
+    if !key.is_empty() && named == key {
+        return Ok(());
+    }
+    let message =
+        format!("option \"pk\" must name the columns of GROUP BY: \"{value}\" does not identify a row");
+    let hint = match key.as_slice() {
+        [] => "A view without GROUP BY has no key.".to_string(),
+        key => format!("The key of this view is \"{}\".", key.join(", ")),
+    };
+    Err(at(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message).with_hint(hint)))
+}
+
 /// Refuses values that make no sense, where they stand.
 /// With `has_clause`, the query's WHERE makes a window.
 pub fn check(options: &[ViewOption], has_clause: bool) -> Result<()> {
-    let mut written: Vec<(String, String)> = Vec::new();
-    for option in options {
-        if let "sw" | "max_age" | "step_factor" | "ttl" | "ttl_column" = option.name.as_str() {
-            let value = option.value.clone().unwrap_or_default();
-            if written.iter().any(|(name, _)| kind(name) == kind(&option.name)) {
-                let message = format!("parameter \"{}\" specified more than once", option.name);
-                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).with_position(option.position));
-            }
-            written.push((option.name.clone(), value));
-            if option.name != "ttl_column" {
-                parse_one(&option.name, written.last().map_or("", |(_, v)| v.as_str()))
-                    .map_err(|e| e.with_position(option.position))?;
-            }
+    for (i, option) in options.iter().enumerate() {
+        if options[..i].iter().any(|earlier| kind(&earlier.name) == kind(&option.name)) {
+            let message = format!("parameter \"{}\" specified more than once", option.name);
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).with_position(option.position));
+        }
+        if let "sw" | "max_age" | "step_factor" | "ttl" = option.name.as_str() {
+            parse_one(&option.name, option.value.as_deref().unwrap_or_default())
+                .map_err(|e| e.with_position(option.position))?;
         }
     }
     let has = |k| options.iter().find(|o| kind(&o.name) == k);

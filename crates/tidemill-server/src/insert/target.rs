@@ -36,6 +36,12 @@ impl Target {
                 format!("cannot insert into continuous view \"{plain}\""),
             )
             .with_hint("Insert into the stream that it reads.")),
+            Some(Relation::PlainView(_)) => {
+                let message = format!("cannot insert into view \"{plain}\"");
+                Err(SqlError::new(SqlState::INVALID_OBJECT_STATE, message)
+                    .with_detail("Views are not automatically updatable.")
+                    .with_hint("Insert into the stream or the table that it reads."))
+            }
             None => {
                 let message = format!("relation \"{plain}\" does not exist");
                 Err(SqlError::new(SqlState::UNDEFINED_TABLE, message).with_position(name.position))

@@ -59,6 +59,11 @@ impl Notice {
         self.body = self.body.with_hint(hint);
         self
     }
+
+    pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
+        self.body = self.body.with_detail(detail);
+        self
+    }
 }
 
 /// A message that can't be read, and what the session has to do about it.

@@ -1,15 +1,12 @@
-//! Commands about the session itself: settings, DISCARD, UNLISTEN; and EXPLAIN CONTINUOUS VIEW.
+//! Commands about the session itself: settings, DISCARD, UNLISTEN.
 
-use std::sync::atomic::Ordering::Relaxed;
-
-use tidemill_sql::statement::{Name, Statement};
+use tidemill_sql::statement::Statement;
 use tidemill_sql::{Result, SqlError};
 
 use super::Session;
 use super::execute::Outcome;
 use super::rows::{Rows, Tag};
 use super::wire::Wire;
-use crate::define;
 use crate::settings::Scope;
 
 impl Session {
@@ -88,34 +85,6 @@ impl Session {
         self.refuse_read_only("ALTER ROLE")?;
         self.server.set_password(name, password)?;
         Ok(Outcome::Tag("ALTER ROLE".into()))
-    }
-
-    pub(super) fn explain_view(&mut self, name: &Name) -> Result<Outcome> {
-        let view = self.server.catalog.view(define::public(name)?)?;
-        let plan = &view.view.plan;
-        let (groups, bytes) = view.view.size();
-        let mut lines = vec!["Finish".to_string()];
-        let finish = datafusion::physical_plan::displayable(plan.finish.as_ref()).indent(false).to_string();
-        lines.extend(finish.lines().map(|l| format!("  {l}")));
-        lines.push(format!("State: {groups} groups, {bytes} bytes of memory"));
-        lines.push("Front".into());
-        for branch in &plan.front.branches {
-            lines.push(format!(
-                "  stream {}: {} columns in",
-                branch.stream.0,
-                branch.output_schema().fields().len()
-            ));
-        }
-        let stats = &view.view.stats;
-        lines.push(format!(
-            "Input: {} rows in {} batches, {} errors",
-            stats.input_rows.load(Relaxed),
-            stats.input_batches.load(Relaxed),
-            stats.errors.load(Relaxed)
-        ));
-        let rows: Vec<_> = lines.into_iter().map(|l| vec![l]).collect();
-        let rows = Rows::of_text(&["QUERY PLAN"], &rows, Tag::Plain("EXPLAIN"))?;
-        Ok(Outcome::Rows(rows, vec![]))
     }
 }
 

@@ -10,7 +10,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
 use sqlparser::ast;
 use tidemill_sql::planner::{SessionVars, plan_error};
-use tidemill_sql::statement::{Copy, CopyEndpoint, CopyFormat as Format, CopyHeader, CopySource};
+use tidemill_sql::statement::{Copy, CopyEndpoint, CopyFormat as Format, CopyHeader, CopySource, Name};
 use tidemill_sql::text::Context;
 use tidemill_sql::types::Type;
 use tidemill_sql::{Result, SqlError, SqlState, parse};
@@ -22,7 +22,9 @@ use super::execute::{Outcome, Step, attempt};
 use super::interrupt::Shield;
 use super::wire::Wire;
 use super::{Session, Transaction};
+use crate::catalog::Relation;
 use crate::copy::{CopyColumn, CopyDecoder, CopyEncoder, CopyFormat};
+use crate::define::public;
 use crate::insert::{Fill, Target};
 use crate::pg::backend;
 use crate::pg::frontend::Frontend;
@@ -80,6 +82,11 @@ impl Session {
         let CopySource::Relation { name, columns } = &copy.source else {
             return Err(SqlError::syntax("COPY FROM needs a stream or a table"));
         };
+        if let Some(Relation::PlainView(view)) = self.server.catalog.get(public(name)?) {
+            let message = format!("cannot copy to view \"{}\"", view.object.name);
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
+                .with_hint("Copy into the stream or the table that it reads."));
+        }
         let target = Target::find(&self.server.catalog, name)?;
         if copy.options.freeze {
             let kind = if target.table().is_some() { "table" } else { "stream" };
@@ -123,10 +130,23 @@ impl Session {
         })
     }
 
+    /// As PostgreSQL: a view is copied by a query. A continuous view has rows of its own.
+    fn check_copied(&self, name: &Name) -> Result<()> {
+        match self.server.catalog.get(public(name)?) {
+            Some(Relation::PlainView(view)) => {
+                let message = format!("cannot copy from view \"{}\"", view.object.name);
+                Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
+                    .with_hint("Try the COPY (SELECT ...) TO variant."))
+            }
+            _ => Ok(()),
+        }
+    }
+
     async fn copy_out(&mut self, wire: &mut Wire, copy: Copy) -> Step<Outcome> {
         let (statement, text) = match &copy.source {
             CopySource::Query(query) => (ast::Statement::Query(query.clone()), query.to_string()),
             CopySource::Relation { name, columns } => {
+                attempt!(self.check_copied(name));
                 let quoted = |n: &str| tidemill_sql::name::quote_ident(n);
                 let list: Vec<_> = columns.iter().map(|(n, _)| quoted(n)).collect();
                 let list = if list.is_empty() { "*".to_string() } else { list.join(", ") };

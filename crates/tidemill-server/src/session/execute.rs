@@ -55,15 +55,6 @@ impl Outcome {
     }
 }
 
-pub(super) fn query_tag(statement: &Statement) -> Tag {
-    match statement {
-        Statement::Sql(statement) if matches!(statement.as_ref(), ast::Statement::Explain { .. }) => {
-            Tag::Plain("EXPLAIN")
-        }
-        _ => Tag::Counted("SELECT"),
-    }
-}
-
 impl Session {
     /// 25P02, unless the statement ends a failed block.
     pub(super) fn check_failed(&self, statement: &Statement) -> Result<()> {
@@ -118,6 +109,9 @@ impl Session {
             Statement::Execute { name, arguments } => {
                 Box::pin(self.execute_sql(wire, &name, &arguments)).await
             }
+            Statement::Explain { options, query } => {
+                Ok(Box::pin(self.explain(options, query, &text, values)).await)
+            }
             Statement::DeclareCursor(declare) => Ok(Box::pin(self.declare(declare, text, values)).await),
             // What is rare must not take room in the frames of what is not.
             other => Ok(Box::pin(self.command(wire, other)).await),
@@ -131,11 +125,7 @@ impl Session {
         text: &str,
         values: Vec<ScalarValue>,
     ) -> Result<Rows> {
-        let tag = match statement {
-            ast::Statement::Explain { .. } => Tag::Plain("EXPLAIN"),
-            _ => Tag::Counted("SELECT"),
-        };
-        Ok(Rows::of_query(self.run_query(statement, text, values).await?, tag))
+        Ok(Rows::of_query(self.run_query(statement, text, values).await?, Tag::Counted("SELECT")))
     }
 
     pub(super) async fn run_query(
@@ -230,7 +220,8 @@ impl Session {
             Statement::CreateView(create) => {
                 let tag = if create.continuous { "CREATE CONTINUOUS VIEW" } else { "CREATE VIEW" };
                 let step_factor = self.settings.current().sliding_window_step_factor;
-                self.define(wire, tag, define::create_view(&server, create, step_factor)).await
+                let planner = self.planning();
+                self.define(wire, tag, define::create_view(&planner, create, step_factor)).await
             }
             Statement::CreateStream(create) => {
                 let tag = if create.server.is_some() { "CREATE FOREIGN TABLE" } else { "CREATE STREAM" };
@@ -254,12 +245,17 @@ impl Session {
                 Ok(Outcome::Tag("CREATE EXTENSION".into()))
             }
             Statement::AlterView { if_exists, name, action } => {
-                let work = define::alter_view(&server, &name, if_exists, action);
+                let planner = self.planning();
+                let work = define::alter_view(&planner, &name, if_exists, action);
                 self.define(wire, "ALTER VIEW", work).await
             }
             Statement::Drop { kind, if_exists, names, cascade } => {
                 let work = define::drop_objects(&server, kind, if_exists, &names, cascade);
                 self.define(wire, format!("DROP {}", kind.keywords()), work).await
+            }
+            Statement::Comment { object, text } => {
+                let work = define::comment::comment(&server.catalog, &object, text.as_deref());
+                self.define(wire, "COMMENT", work).await
             }
             Statement::Activate(names) => self.activate(wire, "ACTIVATE", &names, true).await,
             Statement::Deactivate(names) => self.activate(wire, "DEACTIVATE", &names, false).await,
@@ -277,7 +273,7 @@ impl Session {
                 };
                 self.define(wire, "TRUNCATE CONTINUOUS VIEW", work).await
             }
-            Statement::ExplainContinuousView { name, .. } => self.explain_view(&name),
+            Statement::ExplainContinuousView { verbose, name } => self.explain_view(&name, verbose),
             Statement::Prepare { name, types, statement } => {
                 self.prepare_sql(&name, &types, *statement).await
             }

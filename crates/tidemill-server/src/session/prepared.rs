@@ -15,8 +15,9 @@ use tidemill_sql::text::Context;
 use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError, SqlState, parse};
 
-use super::execute::{Outcome, Step, attempt, query_tag};
-use super::rows::{Rows, text_schema};
+use super::execute::{Outcome, Step, attempt};
+use super::explain::COLUMN;
+use super::rows::{Rows, Tag, text_schema};
 use super::wire::Wire;
 use super::{STATEMENTS_MAX, Session};
 use crate::insert::{InsertPlan, Parameter, Target};
@@ -130,6 +131,10 @@ impl Session {
                     Ok((Body::Query(plan), types))
                 }
             },
+            Statement::Explain { query, .. } => {
+                let types = self.query_types(query, &parsed.text).await?;
+                Ok((Body::Command(Some(text_schema(&[COLUMN]))), types))
+            }
             Statement::DeclareCursor(declare) => {
                 let types = self.query_types(&declare.query, &parsed.text).await?;
                 Ok((Body::Command(None), types))
@@ -148,7 +153,7 @@ impl Session {
         Ok(match statement {
             Statement::Show(Some(name)) => Some(text_schema(&[&self.settings.show(name)?.0])),
             Statement::Show(None) => Some(text_schema(&["name", "setting", "description"])),
-            Statement::ExplainContinuousView { .. } => Some(text_schema(&["QUERY PLAN"])),
+            Statement::ExplainContinuousView { .. } => Some(text_schema(&[COLUMN])),
             Statement::Fetch { cursor, is_move: false, .. } => {
                 self.portals.get(cursor).and_then(|portal| portal.schema())
             }
@@ -269,10 +274,9 @@ impl Session {
             Body::Query(plan) => {
                 attempt!(self.start_query());
                 let values = attempt!(self.scalars(arguments, &prepared.parameters));
-                let tag = query_tag(&parsed.statement);
                 let running = self.run_plan(self.planner(), plan.clone(), values);
                 let running = attempt!(Box::pin(running).await);
-                Ok(Ok(Outcome::Rows(Rows::of_query(running, tag), vec![])))
+                Ok(Ok(Outcome::Rows(Rows::of_query(running, Tag::Counted("SELECT")), vec![])))
             }
             Body::Empty | Body::Command(_) => {
                 let values = attempt!(self.scalars(arguments, &prepared.parameters));

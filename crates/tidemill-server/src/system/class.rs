@@ -3,6 +3,7 @@
 //! A stream is a foreign table, as in PipelineDB 1.x. A continuous view is a view; what PipelineDB 0.8 wrote as
 //! `relkind = 'C'` is understood by the planner, which looks for the option that all continuous views have.
 
+use arrow::datatypes::Schema;
 use datafusion::catalog::TableProvider;
 use tidemill_sql::Result;
 use tidemill_sql::planner::CONTINUOUS_OPTION;
@@ -48,23 +49,22 @@ pub struct Attribute {
 
 impl Class {
     pub fn of_user(relation: &Relation) -> Result<Self> {
-        let (schema, kind, options) = match relation {
-            Relation::Stream(stream) => (stream.table.schema(), 'f', None),
+        let (kind, options, columns) = match relation {
+            Relation::Stream(stream) => ('f', None, fields(&stream.table.schema())?),
             Relation::View(view) => {
                 let written =
                     view.object.options.written.iter().map(|(name, value)| format!("{name}={value}"));
                 let options = std::iter::once(CONTINUOUS_OPTION.to_string()).chain(written).collect();
-                (view.table.schema(), 'v', Some(options))
+                ('v', Some(options), fields(&view.table.schema())?)
             }
             Relation::Table(table) => return Self::of_table(table),
+            Relation::PlainView(view) => ('v', None, view.columns().to_vec()),
         };
         // The arrival time comes after the columns that were declared, as in PipelineDB 1.x.
         let (arrival, declared): (Vec<_>, Vec<_>) =
-            schema.fields().iter().partition(|field| kind == 'f' && field.name() == ARRIVAL);
-        let columns = declared.into_iter().chain(arrival).map(|field| {
-            let ty = Type::of_field(field)?;
+            columns.into_iter().partition(|(name, _)| kind == 'f' && name == ARRIVAL);
+        let columns = declared.into_iter().chain(arrival).map(|(name, ty)| {
             let row = datatype::of_type(ty)?;
-            let name = field.name().clone();
             Ok(Attribute { name, ty: row, typmod: ty.typmod, not_null: false, default: None })
         });
         Ok(Self {
@@ -129,6 +129,10 @@ impl Class {
     }
 }
 
+fn fields(schema: &Schema) -> Result<Vec<(String, Type)>> {
+    schema.fields().iter().map(|field| Ok((field.name().clone(), Type::of_field(field)?))).collect()
+}
+
 fn classes(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
     for class in Class::every(snapshot)? {
         rows.add([
@@ -188,12 +192,19 @@ fn defaults(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
     Ok(())
 }
 
+/// The names of a relation's columns in the order of their numbers.
+pub fn column_names(relation: &Relation) -> Result<Vec<String>> {
+    Ok(Class::of_user(relation)?.columns.into_iter().map(|column| column.name).collect())
+}
+
 /// The query of a view, as `pg_get_viewdef` shows it.
 pub fn definition(relation: &Relation) -> Option<String> {
-    match relation {
-        Relation::View(view) => Some(format!(" {};", view.object.query.trim().trim_end_matches(';'))),
-        Relation::Stream(_) | Relation::Table(_) => None,
-    }
+    let query = match relation {
+        Relation::View(view) => &view.object.query,
+        Relation::PlainView(view) => &view.object.query,
+        Relation::Stream(_) | Relation::Table(_) => return None,
+    };
+    Some(format!(" {};", query.trim().trim_end_matches(';')))
 }
 
 /// Bytes on disk: a stream keeps nothing, a view and a table their runs. What is in the log belongs to the database.
@@ -201,6 +212,6 @@ pub fn disk_bytes(relation: &Relation) -> u64 {
     match relation {
         Relation::View(view) => view.view.disk_bytes(),
         Relation::Table(table) => table.view.disk_bytes(),
-        Relation::Stream(_) => 0,
+        Relation::Stream(_) | Relation::PlainView(_) => 0,
     }
 }

@@ -113,7 +113,10 @@ impl Objects for Snapshots {
     }
 
     fn comment(&self, catalog: &str, oid: u32, column: i32) -> Option<String> {
-        super::comment::of(catalog, oid, column)
+        match catalog {
+            "pg_class" => super::comment::of_relation(self.get(), oid, column),
+            _ => super::comment::of(catalog, oid, column),
+        }
     }
 
     fn relation_bytes(&self, oid: u32) -> Option<u64> {
@@ -137,6 +140,10 @@ impl Objects for Snapshots {
         self.get().server.cancel_session(process_id)
     }
 
+    fn terminate(&self, process_id: u32) -> bool {
+        self.get().server.terminate_session(process_id)
+    }
+
     fn sleep(&self, seconds: f64) -> Work<()> {
         // What is longer than can be counted is as good as for ever.
         let wait =
@@ -144,7 +151,7 @@ impl Objects for Snapshots {
         Box::pin(tokio::time::sleep(wait))
     }
 
-    fn command(&self, command: Command) -> Work<Result<()>> {
+    fn command(&self, command: Command) -> Work<Result<u64>> {
         let server = Arc::clone(&self.get().server);
         Box::pin(async move { crate::define::carry_out(&server, command).await })
     }

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tidemill_sql::planner::vars;
 use tidemill_sql::{Result, SqlError, SqlState};
 
-use crate::catalog::Relation;
+use crate::catalog::{Comments, Relation};
 use crate::server::Server;
 use crate::session::{Declared, Prepared};
 use crate::settings::{Scope, SessionSettings};
@@ -21,6 +21,7 @@ pub struct Snapshot {
     pub session: SessionInfo,
     /// Streams and views, by number.
     pub relations: Vec<Relation>,
+    pub comments: Arc<Comments>,
     /// Microseconds since 1970.
     pub taken_us: i64,
 }
@@ -50,8 +51,8 @@ pub struct SettingChange {
 
 impl Snapshot {
     fn take(server: Arc<Server>, session: SessionInfo) -> Self {
-        let relations = server.catalog.relations();
-        Self { server, session, relations, taken_us: vars::now_us() }
+        let (relations, comments) = (server.catalog.relations(), server.catalog.comments());
+        Self { server, session, relations, comments, taken_us: vars::now_us() }
     }
 }
 

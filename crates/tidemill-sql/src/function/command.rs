@@ -1,9 +1,9 @@
 //! Functions that tell the server to do something with continuous views: `activate`, `deactivate`,
-//! `truncate_continuous_view`, `set_ttl`, `flush`. Each row is carried out once, in order.
+//! `truncate_continuous_view`, `set_ttl`, `ttl_expire`, `flush`. Each row is carried out once, in order.
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, StringArray};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int32Array, StringArray};
 use arrow::datatypes::DataType;
 use async_trait::async_trait;
 use datafusion::error::Result as DfResult;
@@ -21,6 +21,7 @@ use crate::planner::vars::SessionVars;
 use crate::types::{Scalar, Type};
 
 const BOOL: Type = Type::new(Scalar::Bool);
+const INT: Type = Type::new(Scalar::Int4);
 /// The result is `void`, whose text is empty.
 const VOID: Type = Type::new(Scalar::Text);
 
@@ -39,6 +40,7 @@ pub(super) fn register(r: &mut Registry) {
             |ttl| coerce::cast_expr(ttl, Some(Type::new(Scalar::Interval)), VOID, coerce::Context::Explicit);
         Ok(call(Act::SetTtl, vec![view, text(ttl)?, column]))
     });
+    r.native("ttl_expire", &[text], Returns::Is(INT), |args| Ok(call(Act::Expire, args)));
     r.native("flush", &[], Returns::Is(BOOL), |args| Ok(call(Act::Flush, args)));
     r.native("pipeline_flush", &[], Returns::Is(BOOL), |args| Ok(call(Act::Flush, args)));
 }
@@ -55,6 +57,7 @@ enum Act {
     Deactivate,
     Truncate,
     SetTtl,
+    Expire,
     Flush,
 }
 
@@ -65,6 +68,7 @@ impl Act {
             Act::Deactivate => "deactivate",
             Act::Truncate => "truncate_continuous_view",
             Act::SetTtl => "set_ttl",
+            Act::Expire => "ttl_expire",
             Act::Flush => "flush",
         }
     }
@@ -78,6 +82,7 @@ impl Act {
             Act::Deactivate => Command::Deactivate(view),
             Act::Truncate => Command::Truncate(view.unwrap_or_default()),
             Act::SetTtl => Command::SetTtl { view: view.unwrap_or_default(), ttl, column },
+            Act::Expire => Command::Expire(view.unwrap_or_default()),
             Act::Flush => Command::Flush,
         })
     }
@@ -103,7 +108,11 @@ impl ScalarUDFImpl for Commanding {
     }
 
     fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
-        Ok(if matches!(self.act, Act::Truncate | Act::SetTtl) { VOID.arrow() } else { BOOL.arrow() })
+        Ok(match self.act {
+            Act::Truncate | Act::SetTtl => VOID.arrow(),
+            Act::Expire => INT.arrow(),
+            Act::Activate | Act::Deactivate | Act::Flush => BOOL.arrow(),
+        })
     }
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
@@ -125,19 +134,26 @@ impl AsyncScalarUDFImpl for Commanding {
             };
             let view = argument(0);
             // Strict: null for null.
-            let asked = view != Some(None);
-            if asked {
-                let rest = [argument(1).flatten(), argument(2).flatten()];
-                let command = self.act.command(view.flatten(), rest).map_err(external)?;
-                objects.command(command).await.map_err(external)?;
+            if view == Some(None) {
+                done.push(None);
+                continue;
             }
-            done.push(asked);
+            let rest = [argument(1).flatten(), argument(2).flatten()];
+            let command = self.act.command(view.flatten(), rest).map_err(external)?;
+            done.push(Some(objects.command(command).await.map_err(external)?));
         }
+        let done = done.into_iter();
         let array: ArrayRef = match self.act {
             Act::Truncate | Act::SetTtl => {
-                Arc::new(done.iter().map(|done| done.then_some("")).collect::<StringArray>())
+                Arc::new(done.map(|done| done.map(|_| "")).collect::<StringArray>())
             }
-            _ => Arc::new(done.iter().map(|done| done.then_some(true)).collect::<BooleanArray>()),
+            Act::Expire => {
+                let count = |count| i32::try_from(count).unwrap_or(i32::MAX);
+                Arc::new(done.map(|done| done.map(count)).collect::<Int32Array>())
+            }
+            Act::Activate | Act::Deactivate | Act::Flush => {
+                Arc::new(done.map(|done| done.map(|_| true)).collect::<BooleanArray>())
+            }
         };
         Ok(ColumnarValue::Array(array))
     }

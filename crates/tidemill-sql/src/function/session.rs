@@ -7,7 +7,7 @@ use datafusion::logical_expr::Volatility;
 
 use super::kernel::*;
 use super::{Call, Param, Registry, Returns};
-use crate::error::{Result, SqlState};
+use crate::error::{Result, SqlError, SqlState};
 use crate::types::{Scalar, Type};
 
 const TEXT: Param = Param::Is(Type::new(Scalar::Text));
@@ -76,6 +76,15 @@ fn connection(r: &mut Registry) {
 fn others(r: &mut Registry) {
     r.strict1::<Int4, Bool>("pg_cancel_backend", |vars, id| {
         Ok(u32::try_from(id).is_ok_and(|id| vars.objects.cancel(id)))
+    });
+    r.strict1::<Int4, Bool>("pg_terminate_backend", |vars, id| {
+        Ok(u32::try_from(id).is_ok_and(|id| vars.objects.terminate(id)))
+    });
+    r.strict2::<Int4, Int8, Bool>("pg_terminate_backend", |vars, id, timeout| match timeout {
+        0 => Ok(u32::try_from(id).is_ok_and(|id| vars.objects.terminate(id))),
+        ..0 => Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "\"timeout\" must not be negative")),
+        _ => Err(SqlError::unsupported("pg_terminate_backend does not wait for the end of the session")
+            .with_hint("Leave the timeout out, and look at pg_stat_activity.")),
     });
 }
 

@@ -183,7 +183,8 @@ impl StatementParser<'_> {
         Ok(if self.boolean("header")? { CopyHeader::On } else { CopyHeader::Off })
     }
 
-    fn boolean(&mut self, option: &str) -> Result<bool> {
+    /// The value of an option that is true when it is only named.
+    pub(super) fn boolean(&mut self, option: &str) -> Result<bool> {
         if matches!(self.parser.peek_token().token, Token::Comma | Token::RParen) {
             return Ok(true);
         }

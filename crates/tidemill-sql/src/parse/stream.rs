@@ -1,11 +1,11 @@
-//! Streams and continuous views: CREATE, ALTER, DROP, ACTIVATE, TRUNCATE, EXPLAIN.
+//! Streams and continuous views: CREATE, ALTER, DROP, ACTIVATE, TRUNCATE.
 
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::Token;
 
 use super::StatementParser;
 use crate::data_type::type_of;
-use crate::error::{Result, SqlError};
+use crate::error::{Result, SqlError, SqlState};
 use crate::statement::{AlterAction, Column, CreateStream, CreateView, ObjectKind, Statement, ViewOption};
 
 impl StatementParser<'_> {
@@ -49,9 +49,6 @@ impl StatementParser<'_> {
             Ok(Statement::TruncateContinuousView(self.names()?))
         } else if self.words(&["TRUNCATE"]) {
             self.truncate()
-        } else if self.words(&["EXPLAIN", "CONTINUOUS", "VIEW"]) {
-            let verbose = self.word("VERBOSE");
-            Ok(Statement::ExplainContinuousView { verbose, name: self.name()? })
         } else {
             return self.table_statement();
         };
@@ -108,7 +105,13 @@ impl StatementParser<'_> {
         loop {
             let position = self.next_position();
             let mut name = self.identifier()?;
-            while self.token(&Token::Period) {
+            if self.token(&Token::Period) {
+                if name != "pipelinedb" {
+                    let message = format!("unrecognized parameter namespace \"{name}\"");
+                    return Err(
+                        SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message).with_position(position)
+                    );
+                }
                 name = self.identifier()?;
             }
             let value = if self.token(&Token::Eq) { Some(self.option_value()?) } else { None };

@@ -63,6 +63,13 @@ fn similar(name: &str, table: Option<&str>, valid: &[Column]) -> Vec<String> {
     if found.len() > 2 { vec![] } else { found }
 }
 
+/// The name that is the nearest to a wrong one, if it is near: what was perhaps meant.
+pub fn closest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let near = known.map(|name| (distance(wrong, name), name));
+    let near = near.filter(|(apart, _)| *apart <= DISTANCE_MAX && *apart <= wrong.chars().count() / 2);
+    near.min_by_key(|(apart, _)| *apart).map(|(_, name)| name)
+}
+
 /// Levenshtein's distance.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();

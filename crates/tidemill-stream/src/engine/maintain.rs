@@ -6,10 +6,12 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use tokio::sync::oneshot;
 
 use crate::engine::Shared;
 use crate::error::{Error, Result};
 use crate::run::Run;
+use crate::ttl::Alive;
 use crate::view::{View, ViewId};
 use crate::window;
 
@@ -37,6 +39,8 @@ struct State {
     flush_done: bool,
     /// Flushes that were done or tried.
     flushes: u64,
+    /// Views whose expired groups are to go now, and where to tell how many went.
+    burials: Vec<(Arc<View>, oneshot::Sender<Result<u64>>)>,
     checkpointing: bool,
     /// The runs that the last checkpoint and the commits after it name: they stay on disk.
     named: Vec<Arc<Run>>,
@@ -102,6 +106,17 @@ impl Maintenance {
         self.state.lock().retired.extend(runs);
     }
 
+    /// Takes away what has expired of a view without waiting for its time; tells how many groups went.
+    pub(super) fn request_burial(&self, view: Arc<View>) -> oneshot::Receiver<Result<u64>> {
+        let (answer, done) = oneshot::channel();
+        let mut state = self.state.lock();
+        if !state.stop {
+            state.burials.push((view, answer));
+            self.wake.notify_one();
+        }
+        done
+    }
+
     pub(super) fn stop(&self) {
         self.state.lock().stop = true;
         self.wake.notify_one();
@@ -120,21 +135,33 @@ impl Maintainer {
 
     pub(super) fn run(&self) {
         loop {
-            let (flush, asked_for) = {
+            let (flush, asked_for, burials) = {
                 let mut state = self.shared.maintenance.state.lock();
                 if state.stop {
+                    state.burials.clear();
                     return;
                 }
-                if !state.flush_wanted {
+                if !state.flush_wanted && state.burials.is_empty() {
                     self.shared.maintenance.wake.wait_for(&mut state, PERIOD);
                 }
-                (std::mem::take(&mut state.flush_wanted), std::mem::take(&mut state.flush_views))
+                let asked_for = std::mem::take(&mut state.flush_views);
+                (std::mem::take(&mut state.flush_wanted), asked_for, std::mem::take(&mut state.burials))
             };
+            for (view, answer) in burials {
+                let gone = match view.alive(self.shared.options.clock.now_us()) {
+                    Some(alive) => self.bury(&view, alive),
+                    None => Ok(0),
+                };
+                // Who asked may have gone away.
+                drop(answer.send(gone));
+            }
             let views: Vec<_> = self.shared.views.read().by_id.values().cloned().collect();
             for view in &views {
                 self.log_failure(view, self.expire(view));
-                let buried = self.bury(view);
-                self.log_failure(view, buried);
+                if let Some(alive) = view.alive_if_due(self.shared.options.clock.now_us()) {
+                    let buried = self.bury(view, alive).map(drop);
+                    self.log_failure(view, buried);
+                }
                 self.log_failure(view, self.merge_frozen(view));
                 self.log_failure(view, self.index(view));
             }
@@ -180,10 +207,9 @@ impl Maintainer {
         Ok(())
     }
 
-    /// Takes away what has outlived its time, from memory and from disk.
-    fn bury(&self, view: &View) -> Result<()> {
-        let Some(alive) = view.alive_if_due(self.shared.options.clock.now_us()) else { return Ok(()) };
-        view.state.lock().bury(alive)?;
+    /// Takes away what has outlived its time, from memory and from disk, and counts it.
+    fn bury(&self, view: &View, alive: Alive) -> Result<u64> {
+        let mut gone_rows = view.state.lock().bury(alive)? as u64;
         let aggregation = &view.plan.aggregation;
         // Kept rows have their number in front.
         let alive = alive.behind(usize::from(aggregation.keeps_rows()));
@@ -208,10 +234,11 @@ impl Maintainer {
                 None => state.remove_run(&run),
             };
             drop(state);
+            gone_rows += if replaced { run.rows() - left } else { 0 };
             let gone = if replaced { Some(run) } else { written };
             self.shared.maintenance.retire(gone);
         }
-        Ok(())
+        Ok(gone_rows)
     }
 
     fn first_pane(&self, view: &View) -> Option<i64> {

@@ -18,6 +18,7 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
@@ -61,6 +62,7 @@ pub struct StateExec {
     /// The groups that are wanted; `None`: all.
     filter: Option<Arc<KeyFilter>>,
     properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
 }
 
 impl StateExec {
@@ -71,7 +73,7 @@ impl StateExec {
             EmissionType::Incremental,
             Boundedness::Bounded,
         ));
-        Self { view: None, aggregation, filter: None, properties }
+        Self { view: None, aggregation, filter: None, properties, metrics: ExecutionPlanMetricsSet::new() }
     }
 
     fn of_view(&self, view: ViewId, filter: Option<Arc<KeyFilter>>) -> Self {
@@ -80,7 +82,13 @@ impl StateExec {
             aggregation: Arc::clone(&self.aggregation),
             filter,
             properties: Arc::clone(&self.properties),
+            metrics: ExecutionPlanMetricsSet::new(),
         }
+    }
+
+    /// How the groups that are wanted are found, and which they are; `None`: all.
+    pub fn condition(&self) -> Option<(&'static str, &Arc<dyn PhysicalExpr>)> {
+        self.filter.as_ref().map(|filter| filter.condition())
     }
 
     pub fn view(&self) -> Option<ViewId> {
@@ -148,15 +156,27 @@ impl ExecutionPlan for StateExec {
         Ok(TreeNodeRecursion::Continue)
     }
 
-    fn execute(&self, _partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let frozen = self
             .view
             .and_then(|id| context.session_config().get_extension::<Snapshot>()?.view(id).cloned())
             .ok_or_else(|| DataFusionError::Internal("a view is read without a snapshot".into()))?;
-        let Some(alive) = frozen.alive else { return Ok(self.stream(frozen)) };
+        let baseline = BaselineMetrics::new(&self.metrics, partition);
+        let alive = frozen.alive;
         let schema = Arc::clone(self.aggregation.output_schema());
-        let batches = self.stream(frozen).map(move |batch| alive.rows(&batch?));
+        let batches = self.stream(frozen).map(move |batch| {
+            let batch = match alive {
+                Some(alive) => alive.rows(&batch?)?,
+                None => batch?,
+            };
+            baseline.record_output(batch.num_rows());
+            Ok(batch)
+        });
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
     }
 }
 
@@ -221,6 +241,18 @@ impl ViewTable {
     /// The column of the view's groups (or rows) that this column of the table shows, if it is not computed.
     pub fn given(&self, column: usize) -> Option<usize> {
         shown_of(&self.view.plan.finish, column)
+    }
+
+    /// The columns that show the keys of GROUP BY; none if a key is not shown, or if there are no groups.
+    pub fn key(&self) -> Vec<&str> {
+        let aggregation = &self.view.plan.aggregation;
+        let count = match aggregation.keeps_rows() {
+            true => 0,
+            false => aggregation.key_count() - usize::from(aggregation.has_panes()),
+        };
+        let shown = |key: usize| (0..self.schema.fields().len()).find(|i| self.given(*i) == Some(key));
+        let columns: Option<Vec<usize>> = (0..count).map(shown).collect();
+        columns.unwrap_or_default().into_iter().map(|i| self.schema.field(i).name().as_str()).collect()
     }
 
     /// `filter` over the keys of the state, if that is all that it is about. Panes of a window have keys of their own.

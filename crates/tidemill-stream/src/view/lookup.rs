@@ -125,6 +125,18 @@ impl KeyFilter {
     }
 }
 
+impl KeyFilter {
+    /// How it finds the groups, and what it wants of them.
+    pub fn condition(&self) -> (&'static str, &Arc<dyn PhysicalExpr>) {
+        let how = match &self.wanted {
+            Wanted::Any => "Scan",
+            Wanted::Keys(_) => "Lookup",
+            Wanted::Prefixes(_) => "Range Scan",
+        };
+        (how, &self.predicate)
+    }
+}
+
 impl fmt::Display for KeyFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let how = match &self.wanted {

@@ -243,20 +243,23 @@ impl ViewState {
         Ok(gone)
     }
 
-    /// Drops what has expired from memory. For the maintenance thread, while it has no task at hand.
-    pub fn bury(&mut self, alive: Alive) -> Result<()> {
+    /// Drops what has expired from memory, and returns how much. For the maintenance thread, while it has no task at
+    /// hand.
+    pub fn bury(&mut self, alive: Alive) -> Result<usize> {
         if self.pinned > 0 {
-            return Ok(());
+            return Ok(0);
         }
         self.freeze_active()?;
+        let mut gone = 0;
         for states in &mut self.frozen {
             let rows = alive.rows(states)?;
             if rows.num_rows() < states.num_rows() {
+                gone += states.num_rows() - rows.num_rows();
                 *states = rows.into();
             }
         }
         self.frozen.retain(|states| states.num_rows() > 0);
-        Ok(())
+        Ok(gone)
     }
 
     /// Removes a run of which nothing is left.

@@ -92,8 +92,12 @@ async fn run(us: i64, memory_bytes: usize, steps: Vec<Step>) {
             assert_eq!(ours, theirs, "after {step:?}: {query}");
         }
     }
-    // All of it is gone after a while.
+    // All of it is gone: at once if somebody asks, otherwise after a while.
     clock.advance(us + 120_000_000);
+    let asked = harness.view(0).id;
+    harness.engine.expire(asked).await.unwrap();
+    assert_eq!(harness.view(0).size().0, 0);
+    assert_eq!(harness.engine.expire(asked).await.unwrap(), 0);
     let started = Instant::now();
     while (0..QUERIES.len()).any(|view| harness.view(view).size().0 > 0) {
         assert!(started.elapsed() < DEADLINE, "what has expired is still there");

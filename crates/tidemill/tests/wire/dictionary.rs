@@ -99,3 +99,57 @@ async fn views_are_renamed_and_replaced() {
     client.batch_execute(notice).await.unwrap();
     assert_eq!(failure(&client, "CREATE EXTENSION postgis").await.0, "0A000");
 }
+
+#[tokio::test]
+async fn comments_stay_with_what_they_are_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path());
+    let client = server.connect().await;
+    client
+        .batch_execute(
+            "CREATE STREAM s (k int);
+             CREATE CONTINUOUS VIEW v AS SELECT k, count(*) FROM s GROUP BY k;
+             COMMENT ON STREAM s IS 'events';
+             COMMENT ON COLUMN s.arrival_timestamp IS 'when';
+             COMMENT ON CONTINUOUS VIEW v IS 'groups';
+             COMMENT ON COLUMN v.count IS 'how many';
+             ALTER STREAM s ADD COLUMN x int;
+             CREATE OR REPLACE CONTINUOUS VIEW v AS SELECT k, count(*), sum(x) FROM s GROUP BY k;
+             ALTER VIEW v RENAME TO w",
+        )
+        .await
+        .unwrap();
+    let all = "SELECT c.relname, d.objsubid, d.description FROM pg_description d JOIN pg_class c ON c.oid = d.objoid
+               WHERE d.classoid = 'pg_class'::regclass ORDER BY 1, 2";
+    let expected = [["s", "0", "events"], ["s", "3", "when"], ["w", "0", "groups"], ["w", "2", "how many"]];
+    assert_eq!(rows(&client, all).await, expected);
+    drop((client, server));
+    let server = Server::start(dir.path());
+    let client = server.connect().await;
+    assert_eq!(rows(&client, all).await, expected);
+    client.batch_execute("DROP STREAM s CASCADE; CREATE STREAM s (k int)").await.unwrap();
+    assert!(rows(&client, all).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_session_is_ended_by_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path());
+    let (client, other) = (server.connect().await, server.connect().await);
+    let id = rows(&other, "SELECT pg_backend_pid()").await[0][0].clone();
+    let sleeping = tokio::spawn(async move {
+        let error = other.simple_query("SELECT pg_sleep(1000)").await.unwrap_err();
+        error.code().map(|code| code.code().to_string())
+    });
+    let asleep =
+        format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {id} AND query LIKE '%pg_sleep(1000)'");
+    let started = std::time::Instant::now();
+    while rows(&client, &asleep).await != [["1"]] {
+        assert!(started.elapsed() < std::time::Duration::from_secs(20));
+    }
+    assert_eq!(rows(&client, &format!("SELECT pg_terminate_backend({id})")).await, [["t"]]);
+    assert_eq!(sleeping.await.unwrap().as_deref(), Some("57P01"));
+    while rows(&client, &format!("SELECT pg_terminate_backend({id})")).await != [["f"]] {
+        assert!(started.elapsed() < std::time::Duration::from_secs(20));
+    }
+}

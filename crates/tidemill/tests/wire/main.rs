@@ -19,4 +19,5 @@ mod table;
 mod tools;
 mod transaction;
 mod transcript;
+mod view;
 mod window;

@@ -1,0 +1,160 @@
+//! A plan in the lines of PostgreSQL's EXPLAIN.
+//!
+//! Filters and projections are no nodes of their own, as in PostgreSQL: the node below them shows what it lets through, and
+//! with VERBOSE what comes out. Costs are row counts where they are known; nothing else is estimated.
+
+pub mod expression;
+mod node;
+pub mod view;
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::metrics::MetricValue;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::{ExecutionPlan, StatisticsArgs, StatisticsContext};
+use tidemill_sql::statement::ExplainOptions;
+use tidemill_stream::view::ViewId;
+
+use expression::{name, text};
+use node::Node;
+
+/// Names the view of a state, and says how many groups it has.
+pub type Views<'a> = &'a dyn Fn(ViewId) -> Option<(String, usize)>;
+
+/// Makes the lines.
+pub struct Explain<'a> {
+    pub options: ExplainOptions,
+    pub views: Views<'a>,
+    /// When the plan began to be carried out, if it was.
+    pub began: Option<DateTime<Utc>>,
+}
+
+/// A node, with the filters and projections above it that are shown as a part of it.
+struct Place<'p> {
+    plan: &'p Arc<dyn ExecutionPlan>,
+    /// The uppermost of them: what comes out of it is what comes out of the place.
+    outermost: &'p Arc<dyn ExecutionPlan>,
+    filters: Vec<&'p Arc<dyn PhysicalExpr>>,
+}
+
+impl<'p> Place<'p> {
+    fn of(outermost: &'p Arc<dyn ExecutionPlan>) -> Self {
+        let mut place = Self { plan: outermost, outermost, filters: vec![] };
+        loop {
+            if let Some(filter) = place.plan.downcast_ref::<FilterExec>() {
+                place.filters.push(filter.predicate());
+                place.plan = filter.input();
+            } else if let Some(projection) = place.plan.downcast_ref::<ProjectionExec>() {
+                place.plan = projection.input();
+            } else if let ("CooperativeExec" | "CoalesceBatchesExec", [below]) =
+                (place.plan.name(), place.plan.children().as_slice())
+            {
+                place.plan = below;
+            } else {
+                return place;
+            }
+        }
+    }
+
+    /// The expressions of the uppermost projection, or the columns.
+    fn output(&self) -> Vec<String> {
+        match self.outermost.downcast_ref::<ProjectionExec>() {
+            Some(projection) => projection.expr().iter().map(|item| text(&item.expr)).collect(),
+            None => {
+                let schema = self.outermost.schema();
+                schema.fields().iter().map(|field| name(field.name())).collect()
+            }
+        }
+    }
+}
+
+impl Explain<'_> {
+    pub fn lines(&self, plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
+        let mut lines = Vec::new();
+        self.add(&Place::of(plan), 0, &mut lines);
+        lines
+    }
+
+    fn add(&self, place: &Place<'_>, depth: usize, lines: &mut Vec<String>) {
+        let Node { title, properties, children } = Node::of(place.plan, self.views);
+        let arrow = if depth == 0 { String::new() } else { format!("{}->  ", " ".repeat(6 * depth - 4)) };
+        lines.push(format!("{arrow}{title}{}{}", self.estimate(place), self.measured(place)));
+        let indent = " ".repeat(6 * depth + 2);
+        if self.options.verbose {
+            let output = place.output();
+            if !output.is_empty() {
+                lines.push(format!("{indent}Output: {}", output.join(", ")));
+            }
+        }
+        lines.extend(properties.iter().map(|(name, value)| format!("{indent}{name}: {value}")));
+        if !place.filters.is_empty() {
+            let all: Vec<_> = place.filters.iter().rev().map(|filter| text(filter)).collect();
+            lines.push(format!("{indent}Filter: {}", all.join(" AND ")));
+            lines.extend(self.removed(place).map(|rows| format!("{indent}Rows Removed by Filter: {rows}")));
+        }
+        for child in children {
+            self.add(&Place::of(child), depth + 1, lines);
+        }
+    }
+
+    fn estimate(&self, place: &Place<'_>) -> String {
+        if !self.options.costs {
+            return String::new();
+        }
+        let groups = node::view_of(place.plan).and_then(self.views).map(|(_, groups)| groups);
+        let known = match groups.filter(|_| place.filters.is_empty()) {
+            Some(groups) => Some(groups),
+            None => StatisticsContext::new()
+                .compute(place.outermost.as_ref(), &StatisticsArgs::new())
+                .ok()
+                .and_then(|statistics| statistics.num_rows.get_value().copied()),
+        };
+        known.map_or_else(String::new, |rows| format!("  (rows={rows})"))
+    }
+
+    fn measured(&self, place: &Place<'_>) -> String {
+        let Some(began) = self.began else { return String::new() };
+        let plan = measuring(place.outermost);
+        let (Some(rows), Some(metrics)) = (output_rows(plan), plan.metrics()) else {
+            return String::new();
+        };
+        let (mut first, mut last) = (None::<DateTime<Utc>>, None::<DateTime<Utc>>);
+        for metric in metrics.iter() {
+            match metric.value() {
+                MetricValue::StartTimestamp(at) => first = first.into_iter().chain(at.value()).min(),
+                MetricValue::EndTimestamp(at) => last = last.into_iter().chain(at.value()).max(),
+                _ => {}
+            }
+        }
+        let since =
+            |at: DateTime<Utc>| (at - began).num_microseconds().unwrap_or_default().max(0) as f64 / 1000.0;
+        match (first, last) {
+            (Some(first), Some(last)) if self.options.timing => {
+                format!(" (actual time={:.3}..{:.3} rows={rows} loops=1)", since(first), since(last))
+            }
+            _ => format!(" (actual rows={rows} loops=1)"),
+        }
+    }
+
+    fn removed(&self, place: &Place<'_>) -> Option<usize> {
+        self.began?;
+        let removed = output_rows(place.plan)?.checked_sub(output_rows(measuring(place.outermost))?)?;
+        (removed > 0).then_some(removed)
+    }
+}
+
+/// The node, or the one below it that counts its rows: `CooperativeExec` does not.
+fn measuring(plan: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
+    match plan.children().as_slice() {
+        [below] if plan.metrics().is_none() => measuring(below),
+        _ => plan,
+    }
+}
+
+/// Rows that have come out of a node, if it counts them.
+fn output_rows(plan: &Arc<dyn ExecutionPlan>) -> Option<usize> {
+    plan.metrics().and_then(|metrics| metrics.output_rows())
+}
