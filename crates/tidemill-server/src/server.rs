@@ -115,7 +115,8 @@ impl Server {
             stop.send_replace(true);
         });
         let options = Options {
-            memory_bytes: (config.settings.memory_limit_bytes() / 2) as usize,
+            // Writes that go on may take half as much.
+            memory_bytes: (config.settings.memory_limit_bytes() / 8 * 3) as usize,
             cache_bytes: (config.settings.memory_limit_bytes() / 8) as usize,
             checkpoint_log_bytes: config.settings.checkpoint_log_size_bytes(),
             commit_delay: config.settings.commit_delay(),

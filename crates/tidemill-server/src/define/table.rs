@@ -188,11 +188,6 @@ impl<'a> NewTable<'a> {
         self.rows.add(self.table.stream.id(), None, &events).map_err(|e| e.into_sql(plan_error))
     }
 
-    /// Bytes of the rows so far.
-    pub fn memory(&self) -> usize {
-        self.rows.memory()
-    }
-
     /// Makes the rows durable, then the table.
     pub async fn install(mut self, if_not_exists: bool) -> Result<bool> {
         let rows = std::mem::replace(&mut self.rows, self.server.engine.begin(false));

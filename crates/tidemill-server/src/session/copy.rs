@@ -21,7 +21,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::execute::{Outcome, Step, attempt};
 use super::interrupt::Shield;
 use super::wire::Wire;
-use super::write::check_memory;
 use super::{Session, Transaction};
 use crate::copy::{CopyColumn, CopyDecoder, CopyEncoder, CopyFormat};
 use crate::insert::{Fill, Target};
@@ -120,7 +119,6 @@ impl Session {
                 (_, CopyHeader::Off) => Some(1),
                 _ => Some(2),
             },
-            limit_bytes: self.settings.current().transaction_memory_limit_bytes,
             set: self.server.engine.begin(visible),
         })
     }
@@ -190,8 +188,6 @@ struct Loading {
     vars: SessionVars,
     /// The line of the first row; `None` in CSV, where a row may have several.
     first_line: Option<u64>,
-    /// Of memory, for what a table gets.
-    limit_bytes: usize,
     set: WriteSet,
 }
 
@@ -224,12 +220,7 @@ impl Loading {
         let events = stream.events(arrays, batch.num_rows(), self.context.now_us)?;
         self.target.check(&events, &self.context).map_err(|(row, error)| self.at_row(error, row))?;
         stream.count(events.num_rows(), events.get_array_memory_size());
-        self.set.add(stream.id(), self.targets.as_deref(), &events).map_err(|e| e.into_sql(plan_error))?;
-        // Views keep less than what comes; a table keeps all of it.
-        match self.target.table() {
-            Some(_) => check_memory(self.set.memory(), self.limit_bytes),
-            None => Ok(()),
-        }
+        self.set.add(stream.id(), self.targets.as_deref(), &events).map_err(|e| e.into_sql(plan_error))
     }
 
     /// Tells the line of a row of the batch at hand, where lines are rows.

@@ -119,6 +119,7 @@ impl Session {
                 Box::pin(self.execute_sql(wire, &name, &arguments)).await
             }
             Statement::DeclareCursor(declare) => Ok(Box::pin(self.declare(declare, text, values)).await),
+            // What is rare must not take room in the frames of what is not.
             other => Ok(Box::pin(self.command(wire, other)).await),
         }
     }

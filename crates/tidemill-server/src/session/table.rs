@@ -13,7 +13,6 @@ use super::Session;
 use super::execute::Outcome;
 use super::interrupt::Shield;
 use super::wire::Wire;
-use super::write::check_memory;
 use crate::define::{self, NewTable};
 use crate::pg::wire_error::Notice;
 
@@ -34,7 +33,6 @@ impl Session {
         let statement = ast::Statement::Query(create.query.clone());
         let mut running = self.run_query(&statement, text, values).await?;
         let mut table = NewTable::new(&server, &create, &running.schema)?;
-        let limit_bytes = self.settings.current().transaction_memory_limit_bytes;
         let mut rows = 0;
         while create.with_data
             && let Some(batch) = running.stream.next().await
@@ -42,7 +40,6 @@ impl Session {
             let batch = batch.map_err(plan_error)?;
             rows += batch.num_rows();
             table.add(&batch)?;
-            check_memory(table.memory(), limit_bytes)?;
         }
         let _shield = Shield::raised(&self.interrupt);
         if !table.install(create.if_not_exists).await? {

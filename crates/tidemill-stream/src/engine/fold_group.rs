@@ -99,7 +99,7 @@ impl<'a> Folding<'a> {
                     self.fold_pending(&mut pending)?;
                     self.merge(*view, states)?;
                 }
-                Part::Truncate { .. } => {}
+                Part::Runs { .. } | Part::Truncate { .. } => {}
             }
         }
         self.fold_pending(&mut pending)?;
