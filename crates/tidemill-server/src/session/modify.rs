@@ -31,6 +31,7 @@ use tidemill_stream::engine::{Level, Part};
 use super::Session;
 use super::execute::Outcome;
 use super::interrupt::Shield;
+use super::write::check_memory;
 use crate::catalog::{Relation, Table};
 use crate::define::public;
 use crate::insert::{Fill, Place, Target};
@@ -72,7 +73,8 @@ impl Session {
         let types = running.schema.fields().iter().map(|field| Type::of_field(field));
         let types = types.collect::<Result<Vec<_>>>()?;
         change.check_types(&table, &places, &types)?;
-        let (mut parts, mut meant) = (vec![Part::Truncate { view: table.id() }], 0);
+        let limit_bytes = self.settings.current().transaction_memory_limit_bytes;
+        let (mut parts, mut meant, mut bytes) = (vec![Part::Truncate { view: table.id() }], 0, 0);
         while let Some(batch) = running.stream.next().await {
             let batch = batch.map_err(plan_error)?;
             let width = table.object.columns.len();
@@ -90,6 +92,8 @@ impl Session {
             let columns = std::iter::once(None).chain(kept.into_iter().map(Some)).collect();
             let target = Target::Table(Arc::clone(&table));
             let events = self.events(&target, &Fill::none(), columns, rows, self.began_us)?;
+            bytes += events.get_array_memory_size();
+            check_memory(bytes, limit_bytes)?;
             parts.push(Part::Events { stream: table.stream.id(), targets: None, batch: events });
         }
         if meant > 0 {

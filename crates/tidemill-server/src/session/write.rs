@@ -96,14 +96,7 @@ impl Session {
     /// The states that a transaction has folded wait in memory for its end.
     fn check_written(&mut self) -> Result<()> {
         let limit = self.settings.current().transaction_memory_limit_bytes;
-        match self.work() {
-            Some(work) if work.memory() > limit => {
-                let message = format!("the writes of a transaction exceed the limit of {limit} bytes");
-                Err(SqlError::new(SqlState::OUT_OF_MEMORY, message)
-                    .with_hint("Commit more often, or raise \"transaction_memory_limit\"."))
-            }
-            _ => Ok(()),
-        }
+        self.work().map_or(Ok(()), |work| check_memory(work.memory(), limit))
     }
 
     /// INSERT … SELECT: the query's rows are cast to the target's columns and written in one write set.
@@ -146,6 +139,16 @@ impl Session {
         }
         Ok(inserted(rows))
     }
+}
+
+/// Refuses more than what a transaction may keep in memory.
+pub(super) fn check_memory(bytes: usize, limit_bytes: usize) -> Result<()> {
+    if bytes <= limit_bytes {
+        return Ok(());
+    }
+    let message = format!("the writes of a transaction exceed the limit of {limit_bytes} bytes");
+    Err(SqlError::new(SqlState::OUT_OF_MEMORY, message)
+        .with_hint("Commit more often, or raise \"transaction_memory_limit\"."))
 }
 
 fn inserted(rows: usize) -> Outcome {

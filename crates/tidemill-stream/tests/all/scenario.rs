@@ -11,7 +11,7 @@ use arrow::datatypes::Int64Type;
 use tidemill_stream::Error;
 use tidemill_stream::disk::Disk;
 use tidemill_stream::disk::sim::SimDisk;
-use tidemill_stream::engine::{Level, Options};
+use tidemill_stream::engine::{Level, Options, Part};
 use tidemill_stream::log::LogError;
 use tidemill_stream::stream::StreamDefinition;
 
@@ -45,6 +45,8 @@ pub enum Step {
     /// Several batches that are one write.
     WriteSet(Vec<RecordBatch>),
     Truncate,
+    /// Empties the view and gives it, and no other, these events at the same commit.
+    Replace(RecordBatch),
     /// Gives the maintenance thread time to write runs and to merge them.
     Settle,
 }
@@ -81,7 +83,7 @@ pub fn batch(first: i64, rows: i64, groups: i64) -> RecordBatch {
     StreamDefinition::event_batch(&stream().event_schema(), columns, rows as usize, 0).unwrap()
 }
 
-/// Small and large writes, early and late acknowledgements, runs, merges of runs, checkpoints, a truncation.
+/// Small and large writes, early and late acknowledgements, runs, merges of runs, checkpoints, a truncation, a replacement.
 fn scenario() -> Vec<Step> {
     let mut steps = Vec::new();
     for round in 0..5 {
@@ -94,6 +96,9 @@ fn scenario() -> Vec<Step> {
         steps.push(Step::Settle);
         if round == 2 {
             steps.push(Step::Truncate);
+        }
+        if round == 3 {
+            steps.push(Step::Replace(batch(first + 700, 20, 3)));
         }
         let sets = vec![batch(first + 500, 40, 60), batch(first + 600, 3, 2)];
         steps.push(Step::WriteSet(sets));
@@ -160,6 +165,13 @@ impl Play {
                 harness.engine.truncate(Plans::id(TRUNCATED)).await?;
                 Ok(Outcome::Durable)
             }
+            Step::Replace(batch) => {
+                let view = Plans::id(TRUNCATED);
+                let (stream, targets) = (harness.stream.id, Some([view].into()));
+                let events = Part::Events { stream, targets, batch: batch.clone() };
+                harness.engine.write(vec![Part::Truncate { view }, events], Level::SyncCommit).await?;
+                Ok(Outcome::Durable)
+            }
             Step::Settle => {
                 settle(disk);
                 Ok(Outcome::Nothing)
@@ -175,7 +187,11 @@ impl Play {
                 Step::Insert(batch, _) => events.push(batch.clone()),
                 Step::WriteSet(batches) => events.extend_from_slice(batches),
                 Step::Truncate if view == TRUNCATED => events.truncate(1),
-                Step::Truncate | Step::Settle => {}
+                Step::Replace(batch) if view == TRUNCATED => {
+                    events.truncate(1);
+                    events.push(batch.clone());
+                }
+                Step::Truncate | Step::Replace(_) | Step::Settle => {}
             }
         }
         events
