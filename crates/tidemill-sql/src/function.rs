@@ -31,6 +31,7 @@ mod subscript;
 pub mod system;
 pub(crate) mod textual;
 
+pub(crate) use pattern::like_escape;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};

@@ -8,6 +8,7 @@
 //! text ─ parser ─► AST ─ prepare ─► AST with markers ─ DataFusion + lower ─► typed LogicalPlan
 //! ```
 
+mod allowed;
 mod apply;
 mod array_subquery;
 mod clause;
@@ -19,6 +20,7 @@ mod hint;
 mod lower;
 mod marker;
 mod name;
+mod named_window;
 mod place;
 mod prepare;
 mod relkind;

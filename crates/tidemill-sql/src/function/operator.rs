@@ -1,8 +1,10 @@
 //! Operators over what is not a number: text, dates, json, arrays.
 
+use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::{BinaryExpr, Like};
 use datafusion::logical_expr::{Expr, Operator};
 
+use super::pattern::{call, ends_in_escape};
 use super::{Param, Registry, Returns};
 use crate::error::{Result, SqlError};
 use crate::types::{Scalar, Type};
@@ -28,7 +30,13 @@ fn pair(args: Vec<Expr>) -> Result<(Box<Expr>, Box<Expr>)> {
 }
 
 fn like(args: Vec<Expr>, negated: bool, case_insensitive: bool) -> Result<Expr> {
-    let (expr, pattern) = pair(args)?;
+    let (expr, mut pattern) = pair(args)?;
+    let is_whole =
+        matches!(&*pattern, Expr::Literal(ScalarValue::Utf8(Some(text)), _) if !ends_in_escape(text));
+    if !is_whole {
+        let function = if case_insensitive { "ilike_pattern" } else { "like_pattern" };
+        pattern = Box::new(call(function, vec![(*expr).clone(), *pattern])?);
+    }
     Ok(Expr::Like(Like::new(negated, expr, pattern, None, case_insensitive)))
 }
 

@@ -14,6 +14,8 @@ use datafusion::common::ScalarValue;
 const TEXT: Param = Param::Is(Type::new(Scalar::Text));
 /// Stands where a pattern matched.
 const MARK: char = '\u{1}';
+/// Each may be another level of the search for the end of a pattern.
+const PERCENTS_MAX: usize = 1000;
 
 pub(super) fn register(r: &mut Registry) {
     let text = Returns::Is(Type::new(Scalar::Text));
@@ -50,6 +52,8 @@ pub(super) fn register(r: &mut Registry) {
     // DataFusion knows `\1`; the whole match and the dollar are written differently in Rust.
     r.strict1::<Text, Text>("regexp_replacement", |_, new| Ok(new.replace('$', "$$").replace("\\&", "${0}")));
     r.strict2::<Text, Text, Text>("like_escape", |_, pattern, escape| like_escape(pattern, escape));
+    r.strict2::<Text, Text, Text>("like_pattern", |_, text, pattern| like_pattern(text, pattern, false));
+    r.strict2::<Text, Text, Text>("ilike_pattern", |_, text, pattern| like_pattern(text, pattern, true));
     r.strict1::<Text, Text>("similar_to_escape", |_, pattern| similar_to_regex(pattern, Some('\\')));
     r.strict2::<Text, Text, Text>("similar_to_escape", |_, pattern, escape| {
         similar_to_regex(pattern, escape_character(escape)?)
@@ -67,6 +71,81 @@ pub(super) fn register(r: &mut Registry) {
         let parts = call("split_at_marks", vec![marked(args)?])?;
         Ok(Expr::Unnest(datafusion::logical_expr::expr::Unnest::new(parts)))
     });
+}
+
+/// Whether a pattern ends in the middle of an escape.
+pub(super) fn ends_in_escape(pattern: &str) -> bool {
+    pattern.bytes().rev().take_while(|b| *b == b'\\').count() % 2 == 1
+}
+
+/// The pattern to match a text with: one that ends with the escape character is an error if the text gets that far, as in
+/// PostgreSQL's `MatchText`, and matches nothing otherwise.
+fn like_pattern(text: &str, pattern: &str, ignore_case: bool) -> Result<String> {
+    if !ends_in_escape(pattern) {
+        return Ok(pattern.to_string());
+    }
+    if pattern.bytes().filter(|b| *b == b'%').count() > PERCENTS_MAX {
+        let message =
+            format!("a LIKE pattern that ends with the escape character has more than {PERCENTS_MAX} %");
+        return Err(SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, message));
+    }
+    let chars = |text: &str| match ignore_case {
+        true => text.chars().flat_map(char::to_lowercase).collect::<Vec<_>>(),
+        false => text.chars().collect(),
+    };
+    reach_end(&chars(text), &chars(pattern))?;
+    Ok(if text.is_empty() { "_" } else { "" }.to_string())
+}
+
+/// How a match ended that can't succeed: at a difference, or because there was no more text.
+#[derive(PartialEq, Eq)]
+enum Missed {
+    Differs,
+    Short,
+}
+
+fn reach_end(mut text: &[char], mut pattern: &[char]) -> Result<Missed> {
+    let end = || {
+        let message = "LIKE pattern must not end with escape character";
+        SqlError::new(SqlState::INVALID_ESCAPE_SEQUENCE, message)
+    };
+    while let ([c, text_rest @ ..], [p, pattern_rest @ ..]) = (text, pattern) {
+        match p {
+            '%' => {
+                pattern = pattern_rest;
+                while let [wild @ ('%' | '_'), rest @ ..] = pattern {
+                    if *wild == '_' {
+                        let [_, rest @ ..] = text else { return Ok(Missed::Short) };
+                        text = rest;
+                    }
+                    pattern = rest;
+                }
+                let first = match pattern {
+                    ['\\', next, ..] | [next, ..] if pattern.len() > 1 || *next != '\\' => *next,
+                    _ => return Err(end()),
+                };
+                while let [c, rest @ ..] = text {
+                    if *c == first && reach_end(text, pattern)? == Missed::Short {
+                        return Ok(Missed::Short);
+                    }
+                    text = rest;
+                }
+                return Ok(Missed::Short);
+            }
+            '\\' => {
+                let [next, rest @ ..] = pattern_rest else { return Err(end()) };
+                if next != c {
+                    return Ok(Missed::Differs);
+                }
+                pattern = rest;
+            }
+            '_' => pattern = pattern_rest,
+            p if p == c => pattern = pattern_rest,
+            _ => return Ok(Missed::Differs),
+        }
+        text = text_rest;
+    }
+    Ok(if text.is_empty() { Missed::Short } else { Missed::Differs })
 }
 
 fn three(args: Vec<Expr>) -> Result<[Option<Expr>; 3]> {
@@ -95,7 +174,7 @@ fn text(value: &str) -> Result<Expr> {
 }
 
 /// A call of one of our own functions that has one overload.
-fn call(name: &str, args: Vec<Expr>) -> Result<Expr> {
+pub(super) fn call(name: &str, args: Vec<Expr>) -> Result<Expr> {
     let overload = registry().function(name).first();
     super::call(overload.ok_or_else(|| SqlError::internal(format!("no function {name}")))?, args)
 }
@@ -110,19 +189,15 @@ fn escape_character(escape: &str) -> Result<Option<char>> {
 }
 
 /// A pattern with another escape character as one with the backslash.
-fn like_escape(pattern: &str, escape: &str) -> Result<String> {
+pub(crate) fn like_escape(pattern: &str, escape: &str) -> Result<String> {
     let escape = escape_character(escape)?;
     let mut out = String::with_capacity(pattern.len());
     let mut chars = pattern.chars();
     while let Some(c) = chars.next() {
         if Some(c) == escape {
-            let next = chars.next().ok_or_else(|| {
-                SqlError::new(
-                    SqlState::INVALID_ESCAPE_SEQUENCE,
-                    "LIKE pattern must not end with escape character",
-                )
-            })?;
-            out.extend(['\\', next]);
+            // One at the end is an error for what gets that far.
+            out.push('\\');
+            out.extend(chars.next());
         } else if c == '\\' {
             out.push_str("\\\\");
         } else {

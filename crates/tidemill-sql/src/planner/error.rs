@@ -250,6 +250,10 @@ fn clause(text: &str) -> Option<SqlError> {
             );
         }
     }
+    if text.contains("For SELECT DISTINCT, ORDER BY expressions") {
+        let message = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
+        return error(SqlState::INVALID_COLUMN_REFERENCE, message);
+    }
     if text.contains("Aggregate functions are not allowed in the WHERE clause") {
         return error(SqlState::GROUPING_ERROR, "aggregate functions are not allowed in WHERE");
     }

@@ -13,9 +13,12 @@ use sqlparser::ast::{
 use sqlparser::tokenizer::Span;
 
 use super::place::{self, Text};
-use super::{array_subquery, clause, marker, name, relkind, system_column, table_function, types, whole_row};
+use super::{
+    allowed, array_subquery, clause, marker, name, named_window, relkind, system_column, table_function,
+    types, whole_row,
+};
 use crate::error::{Result, SqlError, SqlState};
-use crate::function::registry;
+use crate::function::{like_escape, registry};
 use crate::types::{Scalar, Type};
 
 /// Prepares a statement for planning in a session whose state is given: its functions are those that may be called.
@@ -65,7 +68,17 @@ struct Rewriter<'a> {
 impl VisitorMut for Rewriter<'_> {
     type Break = Box<SqlError>;
 
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
+        control(
+            allowed::query(query, &|name| self.is_aggregate(name))
+                .and_then(|()| named_window::resolve(query)),
+        )
+    }
+
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
+        if let Err(error) = allowed::select(select, &|name| self.is_aggregate(name)) {
+            return ControlFlow::Break(Box::new(error));
+        }
         name::assign(&mut select.projection);
         relkind::rewrite(select);
         whole_row::rewrite(select);
@@ -239,6 +252,10 @@ fn number(digits: &str, span: Span) -> Result<Expr> {
 }
 
 impl Rewriter<'_> {
+    fn is_aggregate(&self, name: &str) -> bool {
+        self.state.aggregate_functions().contains_key(name)
+    }
+
     /// Where the operator, the name or the cast of an expression stands, whose operands have been rewritten.
     fn place(&self, expr: &Expr) -> usize {
         let text = &self.text;
@@ -793,9 +810,14 @@ fn between(expr: Expr, negated: bool, low: Expr, high: Expr) -> Result<Expr> {
 }
 
 fn like(op: &str, expr: Expr, pattern: Expr, escape: Option<ast::ValueWithSpan>) -> Result<Expr> {
-    let pattern = match escape {
-        Some(escape) => marker::call("like_escape", vec![pattern, Expr::Value(escape)]),
-        None => pattern,
+    let pattern = match (escape, &pattern) {
+        (None, _) => pattern,
+        // A pattern that is known stays known.
+        (
+            Some(ast::ValueWithSpan { value: Value::SingleQuotedString(escape), .. }),
+            Expr::Value(ast::ValueWithSpan { value: Value::SingleQuotedString(text), span }),
+        ) => marker::text_at(like_escape(text, &escape)?, *span),
+        (Some(escape), _) => marker::call("like_escape", vec![pattern, Expr::Value(escape)]),
     };
     Ok(marker::op(op, expr, pattern))
 }
