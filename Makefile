@@ -17,6 +17,12 @@ bench: ## measure beside PostgreSQL 15; CASE=copy for some, QUICK=1 for a short 
 	python3 -B bench/run.py --binary $(CARGO_TARGET_DIR)/release/tidemill --results $(dir $(CARGO_TARGET_DIR))bench \
 		$(if $(CASE),--case $(CASE)) $(if $(ROWS),--rows $(ROWS)) $(if $(REPEATS),--repeats $(REPEATS)) $(if $(QUICK),--quick)
 
+fold: ## measure how fast events are folded into a view, beside DataFusion's batch aggregation; see docs/benchmark.md
+	cargo bench --locked -p tidemill -p tidemill-stream --bench fold
+
+instructions: ## count the instructions a row of both with callgrind (apt-get install valgrind)
+	cargo bench --locked -p tidemill -p tidemill-stream --bench fold -- instructions
+
 crash: ## kill servers and disks at every point they can be killed at; SECONDS=300 for the part with real servers
 	TIDEMILL_TEST_EVERYTHING=1 cargo test --locked -p tidemill-stream --test all -- --nocapture
 	TIDEMILL_CRASH_SECONDS=$(or $(SECONDS),120) cargo test --locked -p tidemill --test wire crash -- --nocapture
@@ -33,4 +39,4 @@ check: ## formatting and lints
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked
 
-.PHONY: help demo test bench crash fuzz check
+.PHONY: help demo test bench fold instructions crash fuzz check
