@@ -127,15 +127,6 @@ pub fn first() -> AggregateUDF {
     AggregateUDF::new_from_impl(Aggregate::new("first", extreme::first, Cares::Neither))
 }
 
-/// What DataFusion has beyond PostgreSQL's aggregates; its arguments would not follow PostgreSQL's rules.
-pub fn is_foreign(name: &str) -> bool {
-    name.starts_with("approx_")
-        || matches!(
-            name,
-            "mean" | "median" | "var" | "var_population" | "var_sample" | "covar" | "percentile_cont"
-        )
-}
-
 /// An aggregate as DataFusion calls it.
 #[derive(Debug, Clone)]
 struct Aggregate {

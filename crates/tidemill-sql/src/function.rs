@@ -154,6 +154,7 @@ impl Registry {
         self.volatility = before;
     }
 
+    /// The planner's own functions have a space in their names, which keeps them from users ([`Registry::is_internal`]).
     pub fn function(&self, name: &str) -> &[&'static Overload] {
         self.functions.get(name).map_or(&[], Vec::as_slice)
     }
@@ -162,8 +163,14 @@ impl Registry {
         self.operators.get(name).map_or(&[], Vec::as_slice)
     }
 
+    /// Whether a function of this name could not be called by a user.
+    pub fn is_internal(name: &str) -> bool {
+        name.contains(' ')
+    }
+
+    /// Of those that users may call.
     pub fn function_names(&self) -> impl Iterator<Item = &'static str> {
-        self.functions.keys().copied()
+        self.functions.keys().copied().filter(|name| !Registry::is_internal(name))
     }
 
     pub fn operator_names(&self) -> impl Iterator<Item = &'static str> {

@@ -25,10 +25,10 @@ pub(super) fn register(r: &mut Registry) {
     use Param::{AnyArray, AnyElement};
     let int = Returns::Is(Type::new(Scalar::Int4));
     let bool = Returns::Is(Type::new(Scalar::Bool));
-    r.variadic("array_of", &[AnyElement], Returns::Array, build);
-    r.kernel("array_of_nothing", &[], Returns::Array, build);
-    r.kernel("array_subscript", &[AnyArray, INT], Returns::Element, subscript);
-    r.kernel("array_slice", &[AnyArray, INT, INT], Returns::Array, slice);
+    r.variadic("array of", &[AnyElement], Returns::Array, build);
+    r.kernel("array of nothing", &[], Returns::Array, build);
+    r.kernel("array subscript", &[AnyArray, INT], Returns::Element, subscript);
+    r.kernel("array slice", &[AnyArray, INT, INT], Returns::Array, slice);
     for name in ["array_length", "array_upper"] {
         r.kernel(name, &[AnyArray, INT], int, |call| dimension(call, |length| length));
     }
@@ -58,10 +58,10 @@ pub(super) fn register(r: &mut Registry) {
     r.kernel("&&", &[AnyArray, AnyArray], bool, |call| {
         sets(call, |a, b| a.iter().any(|x| x.is_some() && b.contains(x)))
     });
-    r.kernel("array_compare_any", &[AnyElement, AnyArray, Param::Is(TEXT)], bool, |call| {
+    r.kernel("array compare any", &[AnyElement, AnyArray, Param::Is(TEXT)], bool, |call| {
         quantified(call, false)
     });
-    r.kernel("array_compare_all", &[AnyElement, AnyArray, Param::Is(TEXT)], bool, |call| {
+    r.kernel("array compare all", &[AnyElement, AnyArray, Param::Is(TEXT)], bool, |call| {
         quantified(call, true)
     });
     r.set_returning("unnest", &[AnyArray], Returns::Element, |call| expanded(&call.inputs[0], call.rows));

@@ -313,8 +313,11 @@ fn between<'a>(text: &'a str, start: &str, end: &str) -> Option<&'a str> {
 }
 
 fn lower_first(text: &str) -> String {
-    let mut chars = text.trim_end_matches('.').chars();
+    let text = text.trim_end_matches('.');
+    let mut chars = text.chars();
     match chars.next() {
+        // A keyword keeps its capitals.
+        Some(_) if chars.clone().next().is_some_and(char::is_uppercase) => text.to_string(),
         Some(first) => first.to_lowercase().chain(chars).collect(),
         None => String::new(),
     }

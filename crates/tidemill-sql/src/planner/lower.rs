@@ -10,6 +10,7 @@ use super::coerce::{self, Context};
 use super::marker;
 use super::place::{self, Places};
 use super::resolve::{self, Arg};
+use super::window_function;
 use crate::error::{Result, SqlError, SqlState};
 use crate::function::{self, Param, external, registry};
 use crate::types::{Scalar, Type};
@@ -59,6 +60,7 @@ impl Scope<'_> {
             "AND" => self.logical("AND", Operator::And, left, right),
             "OR" => self.logical("OR", Operator::Or, left, right),
             marker::CALL => self.call(&string(&right)?, marker::unpack(left)),
+            marker::ARGUMENT => self.window_argument(&string(&right)?, marker::unpack(left)),
             marker::CAST => {
                 let from = self.type_of(&left)?;
                 self.cast(0, left, from, decode(&right)?, Context::Explicit)
@@ -163,6 +165,20 @@ impl Scope<'_> {
         Ok(if overload.set { Expr::Unnest(Unnest::new(call)) } else { call })
     }
 
+    /// One of the arguments of a window function, by number and name.
+    fn window_argument(&self, which: &str, args: Vec<Expr>) -> Result<Expr> {
+        let types = self.types_of(&args)?;
+        let (Some((number, name)), missing) = (which.split_once(' '), || SqlError::internal("no argument"))
+        else {
+            return Err(SqlError::internal("an argument without its number"));
+        };
+        let (_, targets) = resolve::function(name, &window_function::signatures(name), &types)?;
+        let args = self.cast_all(args, &types, &targets)?;
+        let args = window_function::arguments(name, args, self.schema)?;
+        let number: usize = number.parse().map_err(|_| missing())?;
+        args.into_iter().nth(number).ok_or_else(missing)
+    }
+
     fn alternatives(&self, name: &str, args: Vec<Expr>, types: &[Arg]) -> Result<Expr> {
         let shown = name.to_uppercase();
         let target = self.common(&shown, &numbered(types))?;
@@ -249,11 +265,11 @@ impl Scope<'_> {
         }
         let items = self.cast_all(items, &types, &vec![element; types.len()])?;
         if items.is_empty() {
-            let name = "array_of_nothing";
+            let name = "array of nothing";
             let (overload, _) = resolve::function(name, registry().function(name), &[])?;
             return function::call(overload, items);
         }
-        let (overload, _) = resolve::function("array_of", registry().function("array_of"), &[Some(element)])?;
+        let (overload, _) = resolve::function("array of", registry().function("array of"), &[Some(element)])?;
         function::call(overload, items)
     }
 
@@ -308,7 +324,7 @@ impl Scope<'_> {
         let array = Type { array: true, ..element };
         let left = self.cast(0, left, left_type.take(), element, Context::Implicit)?;
         let right = self.cast(1, right, right_type.take(), array, Context::Implicit)?;
-        let name = if all { "array_compare_all" } else { "array_compare_any" };
+        let name = if all { "array compare all" } else { "array compare any" };
         let types = [Some(element), Some(array), Some(Type::new(Scalar::Text))];
         let (overload, _) = resolve::function(name, registry().function(name), &types)?;
         let text = Expr::Literal(ScalarValue::Utf8(Some(op.to_string())), None);
