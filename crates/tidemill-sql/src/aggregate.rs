@@ -14,6 +14,7 @@ mod integer;
 mod interval;
 mod kept;
 mod regression;
+mod value;
 
 use std::fmt::Debug;
 use std::sync::Arc;

@@ -16,6 +16,8 @@ mod format;
 mod format_number;
 mod interval;
 mod json;
+mod json_edit;
+mod json_order;
 mod kernel;
 mod math;
 mod object;
@@ -199,6 +201,7 @@ pub fn registry() -> &'static Registry {
         format::register(&mut registry);
         datetime::register(&mut registry);
         json::register(&mut registry);
+        json_edit::register(&mut registry);
         array::register(&mut registry);
         series::register(&mut registry);
         subscript::register(&mut registry);

@@ -149,6 +149,10 @@ fn from_text(error: &DataFusionError) -> SqlError {
     if let Some(what) = unplanned(&text) {
         return SqlError::unsupported(what);
     }
+    if text.contains("Cannot access field at argument") {
+        let message = "column notation applied to a value that is not of a composite type";
+        return SqlError::new(SqlState::WRONG_OBJECT_TYPE, message);
+    }
     if let Some(name) = between(&text, "Placeholder '", "' was not provided a value") {
         return SqlError::new(SqlState::UNDEFINED_PARAMETER, format!("there is no parameter {name}"));
     }

@@ -1,5 +1,6 @@
 //! Typed expressions from operators and markers: the hook that DataFusion's SQL planner calls for each binary operator.
 
+use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::{BinaryExpr, Case, InList, Unnest};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
@@ -162,7 +163,15 @@ impl Scope<'_> {
             })
             .collect::<Result<Vec<_>>>()?;
         let call = function::call(overload, args)?;
-        Ok(if overload.set { Expr::Unnest(Unnest::new(call)) } else { call })
+        if !overload.set {
+            return Ok(call);
+        }
+        let element = overload.result(&targets).field(name);
+        let unnested = Expr::Unnest(Unnest::new(call));
+        Ok(match element.metadata().is_empty() {
+            true => unnested,
+            false => unnested.alias_with_metadata(name, Some(FieldMetadata::new_from_field(&element))),
+        })
     }
 
     /// One of the arguments of a window function, by number and name.
@@ -204,7 +213,9 @@ impl Scope<'_> {
             None => self.cast(0, first, None, Type::new(Scalar::Text), Context::Implicit)?,
         };
         let null = cast_null(from.unwrap_or(Type::new(Scalar::Text)))?;
-        Ok(Expr::Case(Case::new(None, vec![(Box::new(equal), Box::new(null))], Some(Box::new(first)))))
+        let value =
+            Expr::Case(Case::new(None, vec![(Box::new(equal), Box::new(null))], Some(Box::new(first))));
+        labelled(value, from.unwrap_or(Type::new(Scalar::Text)))
     }
 
     fn case(&self, mut parts: Vec<Expr>, has_else: bool) -> Result<Expr> {
@@ -237,10 +248,9 @@ impl Scope<'_> {
     fn in_list(&self, expr: Expr, list: Vec<Expr>, negated: bool) -> Result<Expr> {
         let mut types = vec![self.type_of(&expr)?];
         types.extend(self.types_of(&list)?);
-        let numeric =
-            |ty: &Arg| matches!(ty, Some(ty) if matches!(ty.scalar, Scalar::Numeric | Scalar::Interval));
+        let keyed = |ty: &Arg| matches!(ty, Some(ty) if matches!(ty.scalar, Scalar::Numeric | Scalar::Interval | Scalar::Float4 | Scalar::Float8 | Scalar::Json | Scalar::Jsonb));
         match coerce::common("IN", types.iter().copied()) {
-            Ok(target) if !target.array && !types.iter().any(numeric) => {
+            Ok(target) if !target.array && !types.iter().any(keyed) => {
                 let all = std::iter::once(expr).chain(list).collect();
                 let mut list = self.cast_all(all, &types, &vec![target; types.len()])?;
                 let expr = list.remove(0);
@@ -339,6 +349,10 @@ fn numbered(types: &[Arg]) -> Vec<(usize, Arg)> {
 /// DataFusion's own expressions forget which PostgreSQL type a number is; where that decides how it is shown, it is said
 /// again.
 fn labelled(expr: Expr, ty: Type) -> Result<Expr> {
+    if ty.scalar == Scalar::Jsonb {
+        let (name, field) = (expr.schema_name().to_string(), ty.field(""));
+        return Ok(expr.alias_with_metadata(name, Some(FieldMetadata::new_from_field(&field))));
+    }
     if !ty.scalar.is_object_name() {
         return Ok(expr);
     }

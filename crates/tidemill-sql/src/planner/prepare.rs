@@ -71,6 +71,7 @@ impl VisitorMut for Rewriter<'_> {
         name::assign(&mut select.projection);
         relkind::rewrite(select);
         whole_row::rewrite(select);
+        whole_row::single_values(select);
         for item in &mut select.projection {
             if let ast::SelectItem::ExprWithAlias { expr, .. } = item {
                 exists_values(expr);
@@ -462,7 +463,10 @@ impl Rewriter<'_> {
         if registry().function(&function).is_empty() && self.state.table_functions().contains_key(&function) {
             return Ok(());
         }
-        let column = alias.as_ref().map_or(function.clone(), |alias| name::fold(&alias.name));
+        let column = match function.as_str() {
+            name if whole_row::ELEMENTS.contains(&name) => "value".to_string(),
+            _ => alias.as_ref().map_or(function.clone(), |alias| name::fold(&alias.name)),
+        };
         let alias = alias.unwrap_or_else(|| ast::TableAlias {
             explicit: true,
             name: ast::Ident::with_quote('"', function.clone()),
