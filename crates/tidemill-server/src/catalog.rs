@@ -1,4 +1,4 @@
-//! The catalog: which streams and views there are, kept in one ACID file.
+//! The catalog: which streams, views and tables there are, kept in one ACID file.
 //!
 //! The file holds definitions only: names, columns, the text of queries. States belong to the engine, which knows
 //! objects by their numbers alone; a number is never used twice, so a state that outlives its definition after a crash
@@ -6,19 +6,24 @@
 
 mod object;
 mod store;
+mod table;
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::SchemaRef;
 use parking_lot::{Mutex, RwLock};
+use tidemill_sql::planner::plan_error;
 use tidemill_sql::{Result, SqlError, SqlState};
 use tidemill_stream::stream::{StreamDefinition, StreamId, StreamTable};
 use tidemill_stream::view::{View, ViewId, ViewTable};
 
-pub use object::{StreamObject, ViewObject, ViewOptions};
-use store::Store;
+pub use object::{StreamObject, TableColumn, TableObject, ViewObject, ViewOptions};
+use store::{Loaded, Store};
+pub use table::{Default, Table};
 
 /// The first number of a user's object, as in PostgreSQL.
 pub const FIRST_USER_OID: u32 = 16_384;
@@ -28,6 +33,7 @@ pub const FIRST_USER_OID: u32 = 16_384;
 pub enum Relation {
     Stream(Arc<Stream>),
     View(Arc<ContinuousView>),
+    Table(Arc<Table>),
 }
 
 #[derive(Debug)]
@@ -36,6 +42,7 @@ pub struct Stream {
     pub object: StreamObject,
     pub definition: StreamDefinition,
     pub table: Arc<StreamTable>,
+    schema: SchemaRef,
     pub stats: StreamStats,
 }
 
@@ -60,6 +67,7 @@ impl Relation {
         match self {
             Relation::Stream(s) => s.oid,
             Relation::View(v) => v.oid,
+            Relation::Table(t) => t.oid,
         }
     }
 
@@ -67,6 +75,7 @@ impl Relation {
         match self {
             Relation::Stream(s) => &s.object.name,
             Relation::View(v) => &v.object.name,
+            Relation::Table(t) => &t.object.name,
         }
     }
 
@@ -75,6 +84,7 @@ impl Relation {
         match self {
             Relation::Stream(_) => "stream",
             Relation::View(_) => "continuous view",
+            Relation::Table(_) => "table",
         }
     }
 }
@@ -87,11 +97,27 @@ impl Stream {
             columns: object.columns.clone(),
         };
         let table = Arc::new(StreamTable::new(&definition));
-        Self { oid, object, definition, table, stats: StreamStats::default() }
+        let schema = definition.event_schema();
+        Self { oid, object, definition, table, schema, stats: StreamStats::default() }
     }
 
     pub fn id(&self) -> StreamId {
         StreamId(self.oid)
+    }
+
+    /// A batch of events; `columns` are in the order of the events, the time of arrival first.
+    pub fn events(
+        &self,
+        columns: Vec<Option<ArrayRef>>,
+        rows: usize,
+        arrival_us: i64,
+    ) -> Result<RecordBatch> {
+        StreamDefinition::event_batch(&self.schema, columns, rows, arrival_us).map_err(plan_error)
+    }
+
+    /// The number of columns of its events.
+    pub fn width(&self) -> usize {
+        self.schema.fields().len()
     }
 
     pub fn count(&self, rows: usize, bytes: usize) {
@@ -126,7 +152,7 @@ pub struct Catalog {
 impl Catalog {
     /// Opens the file; its objects are given to the caller, who plans them and puts them in with
     /// [`Catalog::install`].
-    pub fn open(path: &Path) -> Result<(Catalog, Vec<(u32, StreamObject)>, Vec<(u32, ViewObject)>)> {
+    pub fn open(path: &Path) -> Result<(Catalog, Loaded)> {
         let store = Store::open(path)?;
         let loaded = store.load()?;
         let catalog = Catalog {
@@ -136,7 +162,7 @@ impl Catalog {
             version: AtomicU64::new(1),
             change: tokio::sync::Mutex::new(()),
         };
-        Ok((catalog, loaded.streams, loaded.views))
+        Ok((catalog, loaded))
     }
 
     pub fn version(&self) -> u64 {
@@ -190,12 +216,33 @@ impl Catalog {
             .collect()
     }
 
+    /// The table of this name, or PostgreSQL's errors for another kind of relation and for none.
+    pub fn table(&self, name: &str) -> Result<Arc<Table>> {
+        match self.get(name) {
+            Some(Relation::Table(table)) => Ok(table),
+            Some(_) => Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a table"))),
+            None => {
+                Err(SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")))
+            }
+        }
+    }
+
+    /// All whose state the engine keeps: views and tables.
+    pub fn kept(&self) -> Vec<ViewId> {
+        let id = |relation: &Relation| match relation {
+            Relation::View(view) => Some(view.id()),
+            Relation::Table(table) => Some(table.id()),
+            Relation::Stream(_) => None,
+        };
+        self.relations().iter().filter_map(id).collect()
+    }
+
     /// The views that read a stream.
     pub fn readers(&self, stream: StreamId) -> Vec<Arc<ContinuousView>> {
         self.views().into_iter().filter(|v| v.streams().contains(&stream)).collect()
     }
 
-    /// A number that no object ever had. It lasts once an object with it is stored.
+    /// A number that no object ever had. It lasts once something is stored.
     pub fn allocate_oid(&self) -> u32 {
         let mut next = self.next_oid.lock();
         let oid = *next;
@@ -231,5 +278,6 @@ impl Catalog {
 pub enum Change<'a> {
     PutStream(u32, &'a StreamObject),
     PutView(u32, &'a ViewObject),
+    PutTable(u32, &'a TableObject),
     Remove(u32),
 }

@@ -1,6 +1,7 @@
 //! Definitions: CREATE, ALTER and DROP of streams and continuous views, ACTIVATE and DEACTIVATE.
 
 mod option;
+mod table;
 
 use std::sync::Arc;
 
@@ -23,6 +24,8 @@ use crate::catalog::{Change, ContinuousView, Relation, Stream, StreamObject, Vie
 use crate::pg::wire_error::Notice;
 use crate::server::Server;
 use crate::system::EXTENSION;
+
+pub use table::{NewTable, create_table, is_new, truncate};
 
 /// Columns of a relation at most, as in PostgreSQL.
 pub const COLUMNS_MAX: usize = 1600;
@@ -322,6 +325,11 @@ fn read_streams(server: &Server, create: &CreateView) -> Result<Vec<(u32, Stream
                 }
             }
             Some(Relation::Stream(_)) => {}
+            Some(Relation::Table(_)) => {
+                return Err(SqlError::unsupported(format!("\"{plain}\" is a table, not a stream"))
+                    .with_position(name.position)
+                    .with_hint("Join the view with the table when you read it."));
+            }
             Some(Relation::View(_)) => {
                 return Err(SqlError::unsupported(format!("\"{plain}\" is a continuous view, not a stream"))
                     .with_position(name.position)
@@ -372,12 +380,14 @@ pub async fn drop_objects(
             (&relation, kind),
             (Relation::Stream(_), ObjectKind::Stream | ObjectKind::ForeignTable)
                 | (Relation::View(_), ObjectKind::View | ObjectKind::ContinuousView)
+                | (Relation::Table(_), ObjectKind::Table)
         );
         if !fits {
             let message = format!("\"{plain}\" is not a {word}");
             let hint = match relation {
                 Relation::Stream(_) => "Use DROP STREAM to remove a stream.",
                 Relation::View(_) => "Use DROP CONTINUOUS VIEW to remove a continuous view.",
+                Relation::Table(_) => "Use DROP TABLE to remove a table.",
             };
             return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).with_hint(hint));
         }
@@ -414,8 +424,10 @@ pub async fn drop_objects(
     server.catalog.persist(&changes)?;
     for relation in &gone {
         server.catalog.uninstall(relation.name());
-        if let Relation::View(view) = relation {
-            server.engine.remove_view(view.id());
+        match relation {
+            Relation::View(view) => server.engine.remove_view(view.id()),
+            Relation::Table(table) => server.engine.remove_view(table.id()),
+            Relation::Stream(_) => {}
         }
     }
     Ok(notices)

@@ -17,7 +17,7 @@ use tidemill_stream::engine::{Engine, Fatal, Options};
 use tokio::sync::watch;
 
 use crate::activity::Activity;
-use crate::catalog::{Catalog, ContinuousView, Relation, Stream};
+use crate::catalog::{Catalog, ContinuousView, Relation, Stream, Table};
 use crate::define;
 pub use crate::listen::Listener;
 use crate::listen::accept_any;
@@ -89,16 +89,21 @@ impl Server {
         );
         let (verifier, shown) = load_verifier(disk.as_ref(), config.password.as_deref())?;
         let mock_secret = load_secret(disk.as_ref())?;
-        let (catalog, streams, views) = Catalog::open(&config.data_dir.join(CATALOG_FILE))?;
+        let (catalog, loaded) = Catalog::open(&config.data_dir.join(CATALOG_FILE))?;
         let catalog = Arc::new(catalog);
         let base = planner::session_state_builder().with_runtime_env(spilling(&config.data_dir)?).build();
         let reading = tables::with_catalog(&base, Arc::clone(&catalog), tables::Streams::Refused);
         let defining = tables::with_catalog(&base, Arc::clone(&catalog), tables::Streams::Planned);
-        for (oid, object) in streams {
+        for (oid, object) in loaded.streams {
             catalog.install(Relation::Stream(Arc::new(Stream::new(oid, object))));
         }
         let mut engine_views = Vec::new();
-        for (oid, object) in views {
+        for (oid, object) in loaded.tables {
+            let table = Arc::new(Table::new(oid, object)?);
+            engine_views.push(Arc::clone(&table.view));
+            catalog.install(Relation::Table(table));
+        }
+        for (oid, object) in loaded.views {
             let query = parse::parse_query(&object.query)?;
             let view: ContinuousView = define::plan_view(&defining, oid, object, query).await?;
             engine_views.push(Arc::clone(&view.view));
@@ -110,7 +115,8 @@ impl Server {
             stop.send_replace(true);
         });
         let options = Options {
-            memory_bytes: (config.settings.memory_limit_bytes() / 2) as usize,
+            // Writes that go on may take half as much.
+            memory_bytes: (config.settings.memory_limit_bytes() / 8 * 3) as usize,
             cache_bytes: (config.settings.memory_limit_bytes() / 8) as usize,
             checkpoint_log_bytes: config.settings.checkpoint_log_size_bytes(),
             commit_delay: config.settings.commit_delay(),

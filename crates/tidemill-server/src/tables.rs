@@ -13,7 +13,7 @@ use crate::catalog::{Catalog, Relation};
 use crate::system::{self, INFORMATION_SCHEMA, PG_CATALOG, PIPELINEDB, SystemTable};
 
 pub const DATABASE: &str = "tidemill";
-/// The schema of streams and views.
+/// The schema of streams, views and tables.
 pub const SCHEMA: &str = "public";
 /// All schemas that there are.
 pub const SCHEMAS: [&str; 4] = [SCHEMA, PG_CATALOG, INFORMATION_SCHEMA, PIPELINEDB];
@@ -100,6 +100,7 @@ impl Lookup {
         match self.relations.catalog.get(name) {
             None => Ok(None),
             Some(Relation::View(view)) => Ok(Some(Arc::clone(&view.table) as Arc<dyn TableProvider>)),
+            Some(Relation::Table(table)) => Ok(Some(Arc::clone(&table.table) as Arc<dyn TableProvider>)),
             Some(Relation::Stream(stream)) if self.relations.streams == Streams::Planned => {
                 Ok(Some(Arc::clone(&stream.table) as Arc<dyn TableProvider>))
             }

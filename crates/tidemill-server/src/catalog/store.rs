@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use tidemill_sql::{Result, SqlError, SqlState};
 
-use super::object::{StreamObject, ViewObject};
+use super::object::{StreamObject, TableObject, ViewObject};
 use super::{Change, FIRST_USER_OID};
 
 const OBJECTS: TableDefinition<'static, u32, &'static str> = TableDefinition::new("objects");
@@ -27,6 +27,7 @@ pub struct Loaded {
     pub next_oid: u32,
     pub streams: Vec<(u32, StreamObject)>,
     pub views: Vec<(u32, ViewObject)>,
+    pub tables: Vec<(u32, TableObject)>,
 }
 
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -34,6 +35,7 @@ pub struct Loaded {
 enum Row {
     Stream(StreamObject),
     View(ViewObject),
+    Table(TableObject),
 }
 
 fn failed(error: impl std::fmt::Display) -> SqlError {
@@ -81,6 +83,7 @@ impl Store {
             match serde_json::from_str(json.value()).map_err(failed)? {
                 Row::Stream(stream) => loaded.streams.push((oid.value(), stream)),
                 Row::View(view) => loaded.views.push((oid.value(), view)),
+                Row::Table(table) => loaded.tables.push((oid.value(), table)),
             }
         }
         Ok(loaded)
@@ -91,17 +94,17 @@ impl Store {
         {
             let mut objects = transaction.open_table(OBJECTS).map_err(failed)?;
             for change in changes {
-                match change {
-                    Change::PutStream(oid, object) => {
-                        let json = serde_json::to_string(&Row::Stream((*object).clone())).map_err(failed)?;
-                        objects.insert(oid, json.as_str()).map_err(failed)?;
+                let (oid, row) = match *change {
+                    Change::PutStream(oid, object) => (oid, Row::Stream(object.clone())),
+                    Change::PutView(oid, object) => (oid, Row::View(object.clone())),
+                    Change::PutTable(oid, object) => (oid, Row::Table(object.clone())),
+                    Change::Remove(oid) => {
+                        objects.remove(oid).map_err(failed)?;
+                        continue;
                     }
-                    Change::PutView(oid, object) => {
-                        let json = serde_json::to_string(&Row::View((*object).clone())).map_err(failed)?;
-                        objects.insert(oid, json.as_str()).map_err(failed)?;
-                    }
-                    Change::Remove(oid) => drop(objects.remove(oid).map_err(failed)?),
-                }
+                };
+                let json = serde_json::to_string(&row).map_err(failed)?;
+                objects.insert(oid, json.as_str()).map_err(failed)?;
             }
             let mut meta = transaction.open_table(META).map_err(failed)?;
             meta.insert("next_oid", u64::from(next_oid)).map_err(failed)?;
