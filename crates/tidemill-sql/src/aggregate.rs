@@ -14,6 +14,7 @@ mod integer;
 mod interval;
 mod kept;
 mod regression;
+mod value;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -125,15 +126,6 @@ pub fn all() -> Vec<Arc<AggregateUDF>> {
 /// The first value of a group, for the planner's own use.
 pub fn first() -> AggregateUDF {
     AggregateUDF::new_from_impl(Aggregate::new("first", extreme::first, Cares::Neither))
-}
-
-/// What DataFusion has beyond PostgreSQL's aggregates; its arguments would not follow PostgreSQL's rules.
-pub fn is_foreign(name: &str) -> bool {
-    name.starts_with("approx_")
-        || matches!(
-            name,
-            "mean" | "median" | "var" | "var_population" | "var_sample" | "covar" | "percentile_cont"
-        )
 }
 
 /// An aggregate as DataFusion calls it.

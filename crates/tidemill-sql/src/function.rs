@@ -16,6 +16,8 @@ mod format;
 mod format_number;
 mod interval;
 mod json;
+mod json_edit;
+mod json_order;
 mod kernel;
 mod math;
 mod object;
@@ -155,6 +157,7 @@ impl Registry {
         self.volatility = before;
     }
 
+    /// The planner's own functions have a space in their names, which keeps them from users ([`Registry::is_internal`]).
     pub fn function(&self, name: &str) -> &[&'static Overload] {
         self.functions.get(name).map_or(&[], Vec::as_slice)
     }
@@ -163,8 +166,14 @@ impl Registry {
         self.operators.get(name).map_or(&[], Vec::as_slice)
     }
 
+    /// Whether a function of this name could not be called by a user.
+    pub fn is_internal(name: &str) -> bool {
+        name.contains(' ')
+    }
+
+    /// Of those that users may call.
     pub fn function_names(&self) -> impl Iterator<Item = &'static str> {
-        self.functions.keys().copied()
+        self.functions.keys().copied().filter(|name| !Registry::is_internal(name))
     }
 
     pub fn operator_names(&self) -> impl Iterator<Item = &'static str> {
@@ -193,6 +202,7 @@ pub fn registry() -> &'static Registry {
         format::register(&mut registry);
         datetime::register(&mut registry);
         json::register(&mut registry);
+        json_edit::register(&mut registry);
         array::register(&mut registry);
         series::register(&mut registry);
         subscript::register(&mut registry);

@@ -32,6 +32,7 @@ mod table_function;
 pub mod types;
 pub mod vars;
 mod whole_row;
+mod window_function;
 
 use std::sync::Arc;
 
@@ -52,6 +53,13 @@ pub use vars::SessionVars;
 
 /// The schema that a name without one is looked up in: it stands for all schemas of the search path. Nobody can write it.
 pub const UNQUALIFIED: &str = "search path";
+
+/// What can be called of DataFusion's functions: those that do as PostgreSQL's of the same name.
+const AGGREGATES: [&str; 3] = ["count", "grouping", FIRST_VALUE];
+/// What DataFusion makes of DISTINCT ON; with its name, `prepare` lets only window functions through.
+const FIRST_VALUE: &str = "first_value";
+/// Only with literals that `prepare` has looked at.
+const TABLE_FUNCTIONS: [&str; 1] = ["generate_series"];
 
 /// A builder of session states that plan PostgreSQL's SQL.
 pub fn session_state_builder() -> SessionStateBuilder {
@@ -86,14 +94,14 @@ pub fn configure(builder: SessionStateBuilder) -> SessionStateBuilder {
     rules.insert(0, Arc::new(set_operation::UnionTypes));
     rules.insert(1, Arc::new(correlated::CorrelatedSubqueries));
     rules.insert(2, Arc::new(equality::EqualValues));
-    let mut functions = builder.scalar_functions().take().unwrap_or_default();
-    // A name that is ours must not fall back to DataFusion's function of that name.
-    functions.retain(|f| crate::function::registry().function(f.name()).is_empty());
-    functions.push(Arc::new(marker::Pack::udf()));
-    let ours = aggregate::all();
+    let keep = |names: &[&str], name: &str| names.contains(&name);
     let mut aggregates = builder.aggregate_functions().take().unwrap_or_default();
-    aggregates.retain(|f| !aggregate::is_foreign(f.name()) && ours.iter().all(|o| o.name() != f.name()));
-    aggregates.extend(ours);
+    aggregates.retain(|f| keep(&AGGREGATES, f.name()));
+    aggregates.extend(aggregate::all());
+    let mut windows = builder.window_functions().take().unwrap_or_default();
+    windows.retain(|f| keep(&window_function::NAMES, f.name()));
+    let mut tables = builder.table_functions().take().unwrap_or_default();
+    tables.retain(|name, _| keep(&TABLE_FUNCTIONS, name));
     // It would take DISTINCT away from an aggregate and with it the order that DISTINCT gives; ours mind it themselves.
     let rewrites = Optimizer::new().rules.into_iter();
     let rewrites = rewrites.filter(|rule| rule.name() != "single_distinct_aggregation_to_group_by");
@@ -102,8 +110,12 @@ pub fn configure(builder: SessionStateBuilder) -> SessionStateBuilder {
         .with_expr_planners(planners)
         .with_type_planner(Arc::new(types::Types))
         .with_analyzer_rules(rules)
-        .with_scalar_functions(functions)
+        // Ours are in our own registry; DataFusion's follow other rules and many have other names.
+        .with_scalar_functions(vec![Arc::new(marker::Pack::udf())])
+        .with_higher_order_functions(vec![])
         .with_aggregate_functions(aggregates)
+        .with_window_functions(windows)
+        .with_table_functions(tables)
 }
 
 #[cfg(test)]

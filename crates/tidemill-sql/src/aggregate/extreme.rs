@@ -13,8 +13,8 @@ use arrow::datatypes::{
     IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType, UInt32Type,
 };
 
-use super::Resolved;
 use super::fixed::{Fixed, Moment, column};
+use super::{Resolved, value};
 use crate::calendar::interval_order_key;
 use crate::error::{Result, SqlError};
 use crate::numeric::Numeric;
@@ -30,7 +30,10 @@ pub(super) fn first(_: &str, types: &[Type]) -> Option<Resolved> {
 }
 
 fn of<S: Side>(types: &[Type]) -> Option<Resolved> {
-    let [ty @ Type { scalar, array: false, .. }] = types else { return None };
+    let [ty @ Type { scalar, array, .. }] = types else { return None };
+    if *array {
+        return value::resolve(*ty, S::BETTER);
+    }
     match scalar {
         Scalar::Int2 => fixed::<Int16Type, S>(*ty),
         Scalar::Int4 => fixed::<Int32Type, S>(*ty),
@@ -58,6 +61,7 @@ fn of<S: Side>(types: &[Type]) -> Option<Resolved> {
             Type::new(Scalar::Text),
             Fixed::new(1, ExtremeBytes::<Texts, S>::finish),
         ),
+        _ if S::BETTER.is_none() => value::resolve(*ty, None),
         _ => None,
     }
 }

@@ -42,6 +42,9 @@ pub(super) fn spread(name: &str, types: &[Type]) -> Option<Resolved> {
 }
 
 fn finish_spread(states: &[Spread], f: impl Fn(&Spread) -> Option<f64>) -> Result<ArrayRef> {
+    if states.iter().any(|state| state.squares == f64::INFINITY) {
+        return Err(overflow());
+    }
     Ok(Arc::new(states.iter().map(f).collect::<Float64Array>()))
 }
 
@@ -145,7 +148,7 @@ impl Moment for Sum {
 }
 
 /// Count, sum, and the sum of squared differences from the mean: the method of Youngs and Cramer, `float8_accum` in
-/// PostgreSQL's float.c.
+/// PostgreSQL's float.c. An infinity that came in makes the squares NaN; infinite squares are an overflow.
 #[derive(Debug, Clone, Copy, Default)]
 struct Spread {
     count: f64,
@@ -154,6 +157,16 @@ struct Spread {
 }
 
 impl Spread {
+    /// The squares after a step, of which is known whether all that went into it was finite.
+    fn checked(&self, squares: f64, finite: bool) -> f64 {
+        match self.sum.is_infinite() || squares.is_infinite() {
+            _ if self.squares == f64::INFINITY => f64::INFINITY,
+            true if finite => f64::INFINITY,
+            true => f64::NAN,
+            false => squares,
+        }
+    }
+
     fn population(&self) -> Option<f64> {
         (self.count > 0.0).then(|| self.squares / self.count)
     }
@@ -171,15 +184,13 @@ impl Moment for Spread {
     }
 
     fn add(&mut self, value: f64) {
-        let before = self.count;
+        let (before, finite) = (self.count, self.sum.is_finite());
         self.count += 1.0;
         self.sum += value;
         if before > 0.0 {
             let difference = value * self.count - self.sum;
-            self.squares += difference * difference / (self.count * before);
-            if self.sum.is_infinite() || self.squares.is_infinite() {
-                self.squares = f64::NAN;
-            }
+            let squares = self.squares + difference * difference / (self.count * before);
+            self.squares = self.checked(squares, finite && value.is_finite());
         } else if !value.is_finite() {
             self.squares = f64::NAN;
         }
@@ -195,9 +206,13 @@ impl Moment for Spread {
         }
         let count = self.count + other.count;
         let difference = self.sum / self.count - other.sum / other.count;
-        self.squares += other.squares + self.count * other.count * difference * difference / count;
+        let between = self.count * other.count * difference * difference / count;
+        let squares = self.squares + other.squares + between;
+        let finite = self.sum.is_finite() && other.sum.is_finite();
         self.count = count;
         self.sum += other.sum;
+        let overflowed = self.squares == f64::INFINITY || other.squares == f64::INFINITY;
+        self.squares = if overflowed { f64::INFINITY } else { self.checked(squares, finite) };
     }
 
     fn columns() -> Vec<DataType> {

@@ -46,11 +46,15 @@ pub(super) fn resolve(name: &str, types: &[Type]) -> Option<Resolved> {
 }
 
 fn finish(states: &[Pairs], f: impl Fn(&Pairs) -> Option<f64>) -> Result<ArrayRef> {
+    if states.iter().any(Pairs::overflowed) {
+        return Err(float::overflow());
+    }
     let results = states.iter().map(|s| if s.count > 0.0 { f(s) } else { None });
     Ok(Arc::new(results.collect::<Float64Array>()))
 }
 
-/// Count and sums of pairs (y, x), and the sums of products of their differences from the means.
+/// Count and sums of pairs (y, x), and the sums of products of their differences from the means. Those are NaN when an
+/// infinity came in, and infinite after an overflow.
 #[derive(Debug, Clone, Copy, Default)]
 struct Pairs {
     count: f64,
@@ -77,14 +81,28 @@ impl Pairs {
         (self.xx != 0.0).then(|| (self.y - self.x * self.xy / self.xx) / self.count)
     }
 
+    fn settle(&mut self, (xx, yy, xy): (f64, f64, f64), x_finite: bool, y_finite: bool) {
+        let (x_overflows, y_overflows) = (self.x.is_infinite(), self.y.is_infinite());
+        settle(xx, &mut self.xx, x_finite, x_overflows);
+        settle(yy, &mut self.yy, y_finite, y_overflows);
+        settle(xy, &mut self.xy, x_finite && y_finite, x_overflows || y_overflows);
+    }
+
+    fn overflowed(&self) -> bool {
+        [self.xx, self.yy, self.xy].into_iter().any(f64::is_infinite)
+    }
+
     fn fields(&self) -> [f64; 6] {
         [self.count, self.x, self.xx, self.y, self.yy, self.xy]
     }
 }
 
-fn nan_if_infinite(value: &mut f64) {
-    if value.is_infinite() {
-        *value = f64::NAN;
+/// Products after a step that began with `before`: infinite for good if nothing infinite went into it.
+fn settle(before: f64, after: &mut f64, is_finite: bool, overflows: bool) {
+    if before.is_infinite() {
+        *after = before;
+    } else if after.is_infinite() || overflows {
+        *after = if is_finite { f64::INFINITY } else { f64::NAN };
     }
 }
 
@@ -99,6 +117,8 @@ impl Moment for Pairs {
     fn add(&mut self, (y, x): (f64, f64)) {
         let before = self.count;
         self.count += 1.0;
+        let (x_finite, y_finite) = (self.x.is_finite() && x.is_finite(), self.y.is_finite() && y.is_finite());
+        let (xx, yy, xy) = (self.xx, self.yy, self.xy);
         self.x += x;
         self.y += y;
         if before > 0.0 {
@@ -107,7 +127,7 @@ impl Moment for Pairs {
             self.xx += dx * dx * scale;
             self.yy += dy * dy * scale;
             self.xy += dx * dy * scale;
-            [&mut self.xx, &mut self.yy, &mut self.xy].into_iter().for_each(nan_if_infinite);
+            self.settle((xx, yy, xy), x_finite, y_finite);
             return;
         }
         if !x.is_finite() {
@@ -130,12 +150,17 @@ impl Moment for Pairs {
         let (dx, dy) =
             (self.x / self.count - other.x / other.count, self.y / self.count - other.y / other.count);
         let weight = self.count * other.count / count;
+        let (x_finite, y_finite) =
+            (self.x.is_finite() && other.x.is_finite(), self.y.is_finite() && other.y.is_finite());
+        let larger = |a: f64, b: f64| if b.is_infinite() { b } else { a };
+        let before = (larger(self.xx, other.xx), larger(self.yy, other.yy), larger(self.xy, other.xy));
         self.xx += other.xx + dx * dx * weight;
         self.yy += other.yy + dy * dy * weight;
         self.xy += other.xy + dx * dy * weight;
         self.x += other.x;
         self.y += other.y;
         self.count = count;
+        self.settle(before, x_finite, y_finite);
     }
 
     fn columns() -> Vec<DataType> {

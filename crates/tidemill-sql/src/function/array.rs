@@ -25,10 +25,10 @@ pub(super) fn register(r: &mut Registry) {
     use Param::{AnyArray, AnyElement};
     let int = Returns::Is(Type::new(Scalar::Int4));
     let bool = Returns::Is(Type::new(Scalar::Bool));
-    r.variadic("array_of", &[AnyElement], Returns::Array, build);
-    r.kernel("array_of_nothing", &[], Returns::Array, build);
-    r.kernel("array_subscript", &[AnyArray, INT], Returns::Element, subscript);
-    r.kernel("array_slice", &[AnyArray, INT, INT], Returns::Array, slice);
+    r.variadic("array of", &[AnyElement], Returns::Array, build);
+    r.kernel("array of nothing", &[], Returns::Array, build);
+    r.kernel("array subscript", &[AnyArray, INT], Returns::Element, subscript);
+    r.kernel("array slice", &[AnyArray, INT, INT], Returns::Array, slice);
     for name in ["array_length", "array_upper"] {
         r.kernel(name, &[AnyArray, INT], int, |call| dimension(call, |length| length));
     }
@@ -44,7 +44,16 @@ pub(super) fn register(r: &mut Registry) {
     for name in ["array_cat", "||"] {
         r.kernel(name, &[AnyArray, AnyArray], Returns::Array, |call| join(call, [false, false]));
     }
+    r.kernel("array_dims", &[AnyArray], Returns::Is(TEXT), |call| {
+        let lists = list(&call.inputs[0])?;
+        call.rows::<Text>(|row| {
+            let span = span(lists, call.inputs[0].index(row));
+            Ok(span.filter(|(start, end)| start < end).map(|(start, end)| format!("[1:{}]", end - start)))
+        })
+    });
+    r.kernel("trim_array", &[AnyArray, INT], Returns::Array, trim);
     r.kernel("array_position", &[AnyArray, AnyElement], int, position);
+    r.kernel("array_position", &[AnyArray, AnyElement, INT], int, position);
     r.kernel("array_positions", &[AnyArray, AnyElement], Returns::Is(Type::array(Scalar::Int4)), positions);
     r.kernel("array_remove", &[AnyArray, AnyElement], Returns::Array, |call| replace(call, false));
     r.kernel("array_replace", &[AnyArray, AnyElement, AnyElement], Returns::Array, |call| {
@@ -58,10 +67,10 @@ pub(super) fn register(r: &mut Registry) {
     r.kernel("&&", &[AnyArray, AnyArray], bool, |call| {
         sets(call, |a, b| a.iter().any(|x| x.is_some() && b.contains(x)))
     });
-    r.kernel("array_compare_any", &[AnyElement, AnyArray, Param::Is(TEXT)], bool, |call| {
+    r.kernel("array compare any", &[AnyElement, AnyArray, Param::Is(TEXT)], bool, |call| {
         quantified(call, false)
     });
-    r.kernel("array_compare_all", &[AnyElement, AnyArray, Param::Is(TEXT)], bool, |call| {
+    r.kernel("array compare all", &[AnyElement, AnyArray, Param::Is(TEXT)], bool, |call| {
         quantified(call, true)
     });
     r.set_returning("unnest", &[AnyArray], Returns::Element, |call| expanded(&call.inputs[0], call.rows));
@@ -221,7 +230,10 @@ fn join(call: &Call, elements: [bool; 2]) -> Result<ArrayRef> {
 
 /// Compares elements by value: numerics and intervals by their keys.
 fn comparator(a: &ArrayRef, b: &ArrayRef, ty: Type) -> Result<DynComparator> {
-    let keyed = matches!(ty.scalar, Scalar::Numeric | Scalar::Interval);
+    let keyed = matches!(
+        ty.scalar,
+        Scalar::Numeric | Scalar::Interval | Scalar::Float4 | Scalar::Float8 | Scalar::Jsonb
+    );
     let (a, b) = if keyed { (compare::key(a)?, compare::key(b)?) } else { (Arc::clone(a), Arc::clone(b)) };
     make_comparator(&a, &b, SortOptions::default()).map_err(internal)
 }
@@ -241,7 +253,17 @@ fn matches(call: &Call) -> Result<impl Fn(usize) -> Option<Vec<usize>>> {
 
 fn position(call: &Call) -> Result<ArrayRef> {
     let matches = matches(call)?;
-    call.rows::<Int4>(|row| Ok(matches(row).and_then(|found| found.first().map(|at| *at as i32 + 1))))
+    let from = if call.inputs.len() > 2 { Some(call.column::<Int4>(2)?) } else { None };
+    call.rows::<Int4>(|row| {
+        let Some(found) = matches(row) else { return Ok(None) };
+        let from = match &from {
+            None => 1,
+            Some(from) => from
+                .get(row)?
+                .ok_or_else(|| SqlError::new(SqlState("22004"), "initial position must not be null"))?,
+        };
+        Ok(found.iter().map(|at| *at as i32 + 1).find(|at| *at >= from))
+    })
 }
 
 fn positions(call: &Call) -> Result<ArrayRef> {
@@ -279,6 +301,29 @@ fn replace(call: &Call, with_other: bool) -> Result<ArrayRef> {
                 out.values.try_extend(1, i, i + 1).map_err(internal)?;
             }
         }
+        out.end_row(true)?;
+    }
+    out.finish()
+}
+
+/// Without as many elements at the end.
+fn trim(call: &Call) -> Result<ArrayRef> {
+    let (lists, counts) = (list(&call.inputs[0])?, ints(&call.inputs[1])?);
+    let data = lists.values().to_data();
+    let mut out = Lists::new(vec![&data], call.rows);
+    for row in 0..call.rows {
+        let i = call.inputs[1].index(row);
+        let (Some((start, end)), true) = (span(lists, call.inputs[0].index(row)), counts.is_valid(i)) else {
+            out.end_row(false)?;
+            continue;
+        };
+        let length = end - start;
+        let count = usize::try_from(counts.value(i)).ok().filter(|count| *count <= length);
+        let count = count.ok_or_else(|| {
+            let message = format!("number of elements to trim must be between 0 and {length}");
+            SqlError::new(SqlState("2202E"), message)
+        })?;
+        out.values.try_extend(0, start, end - count).map_err(internal)?;
         out.end_row(true)?;
     }
     out.finish()

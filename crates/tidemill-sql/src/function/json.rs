@@ -38,12 +38,22 @@ pub(crate) fn canonical(text: &str) -> Result<String> {
 }
 
 fn normal(node: Node) -> Result<Node> {
+    let storable = |text: &str| match text.contains('\0') {
+        true => Err(SqlError::new(SqlState::UNTRANSLATABLE_CHARACTER, "unsupported Unicode escape sequence")
+            .with_detail("\\u0000 cannot be converted to text.")),
+        false => Ok(()),
+    };
     Ok(match node {
+        Node::String(text) => {
+            storable(&text)?;
+            Node::String(text)
+        }
         Node::Number(digits) => Node::Number(Number::parse(&digits)?.to_string()),
         Node::Array(items) => Node::Array(items.into_iter().map(normal).collect::<Result<_>>()?),
         Node::Object(members) => {
             let mut sorted: Vec<(String, Node)> = vec![];
             for (key, value) in members.into_iter().rev() {
+                storable(&key)?;
                 if !sorted.iter().any(|(k, _)| *k == key) {
                     sorted.push((key, normal(value)?));
                 }
@@ -306,7 +316,7 @@ pub(super) fn register(r: &mut Registry) {
     });
 }
 
-fn shown(node: &Node, spaced: bool) -> String {
+pub(crate) fn shown(node: &Node, spaced: bool) -> String {
     let mut out = String::new();
     write(node, &mut out, spaced);
     out
@@ -518,15 +528,14 @@ where
     r.set_returning(name("json_object_keys", "jsonb_object_keys"), &ours, text, |call| {
         elements(call, |node| match node {
             Node::Object(members) => Ok(members.into_iter().map(|(key, _)| Some(key)).collect()),
-            Node::Array(_) => Err(not_array("cannot call json_object_keys on an array")),
-            _ => Err(not_array("cannot call json_object_keys on a scalar")),
+            other => Err(unfit(call, "object_keys", &other)),
         })
     });
     r.set_returning(name("json_array_elements_text", "jsonb_array_elements_text"), &ours, text, |call| {
         let spaced = call.types[0].scalar == Scalar::Jsonb;
         elements(call, |node| match node {
             Node::Array(items) => Ok(items.into_iter().map(|item| plain(item, spaced)).collect()),
-            _ => Err(not_array("cannot extract elements from a non-array")),
+            other => Err(unfit(call, "array_elements_text", &other)),
         })
     });
     let same = Returns::Is(Type::new(J::SCALAR));
@@ -534,10 +543,30 @@ where
         let spaced = call.types[0].scalar == Scalar::Jsonb;
         let texts = elements(call, |node| match node {
             Node::Array(items) => Ok(items.iter().map(|item| Some(shown(item, spaced))).collect()),
-            _ => Err(not_array("cannot extract elements from a non-array")),
+            other => Err(unfit(call, "array_elements", &other)),
         })?;
         arrow::compute::cast(&texts, call.returns).map_err(|e| SqlError::internal(e.to_string()))
     });
+}
+
+/// What the two families of functions say of a value that they can't take apart.
+fn unfit(call: &Call, function: &str, node: &Node) -> SqlError {
+    let binary = call.types[0].scalar == Scalar::Jsonb;
+    let kind = match node {
+        Node::Array(_) => "an array",
+        Node::Object(_) => "an object",
+        _ => "a scalar",
+    };
+    not_array(&match (binary, function) {
+        (_, "object_keys") => {
+            format!("cannot call {}_object_keys on {kind}", if binary { "jsonb" } else { "json" })
+        }
+        (true, _) => format!("cannot extract elements from {kind}"),
+        (false, _) if matches!(node, Node::Object(_)) => {
+            format!("cannot call json_{function} on a non-array")
+        }
+        (false, _) => format!("cannot call json_{function} on a scalar"),
+    })
 }
 
 fn not_array(message: &str) -> SqlError {
@@ -556,7 +585,9 @@ fn contains(a: &Node, b: &Node, top: bool) -> bool {
         }
         (Node::Array(a), Node::Array(b)) => b.iter().all(|value| a.iter().any(|v| contains(v, value, false))),
         // An array contains a scalar that is one of its elements, at the top only.
-        (Node::Array(a), scalar) if top && !matches!(scalar, Node::Object(_)) => a.contains(scalar),
+        (Node::Array(a), scalar) if top && !matches!(scalar, Node::Object(_)) => {
+            a.iter().any(|item| !matches!(item, Node::Array(_)) && contains(item, scalar, false))
+        }
         (Node::Number(a), Node::Number(b)) => Number::parse(a).ok() == Number::parse(b).ok(),
         (a, b) => a == b,
     }

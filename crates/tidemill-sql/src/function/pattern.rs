@@ -27,7 +27,7 @@ pub(super) fn register(r: &mut Registry) {
             let (Some(s), Some(pattern), Some(new)) = (args.next(), args.next(), args.next()) else {
                 return Err(SqlError::internal("regexp_replace without its arguments"));
             };
-            Ok(regex::regexp_replace(s, pattern, call("regexp_replacement", vec![new])?, args.next()))
+            Ok(regex::regexp_replace(s, pattern, call("regexp replacement", vec![new])?, args.next()))
         });
     }
     for count in [2, 3] {
@@ -46,11 +46,11 @@ pub(super) fn register(r: &mut Registry) {
     for name in ["substring", "regexp_substr"] {
         r.native(name, &[TEXT, TEXT], text, |args| {
             let one = Expr::Literal(ScalarValue::Int32(Some(1)), None);
-            call("array_subscript", vec![matched(args)?, one])
+            call("array subscript", vec![matched(args)?, one])
         });
     }
     // DataFusion knows `\1`; the whole match and the dollar are written differently in Rust.
-    r.strict1::<Text, Text>("regexp_replacement", |_, new| Ok(new.replace('$', "$$").replace("\\&", "${0}")));
+    r.strict1::<Text, Text>("regexp replacement", |_, new| Ok(new.replace('$', "$$").replace("\\&", "${0}")));
     r.strict2::<Text, Text, Text>("like_escape", |_, pattern, escape| like_escape(pattern, escape));
     r.strict2::<Text, Text, Text>("like_pattern", |_, text, pattern| like_pattern(text, pattern, false));
     r.strict2::<Text, Text, Text>("ilike_pattern", |_, text, pattern| like_pattern(text, pattern, true));
@@ -59,16 +59,16 @@ pub(super) fn register(r: &mut Registry) {
         similar_to_regex(pattern, escape_character(escape)?)
     });
     r.native("regexp_split_to_array", &[TEXT, TEXT], texts, |args| {
-        call("split_at_marks", vec![marked(args)?])
+        call("split at marks", vec![marked(args)?])
     });
-    r.kernel("split_at_marks", &[TEXT], texts, |call| {
+    r.kernel("split at marks", &[TEXT], texts, |call| {
         let column = call.column::<Text>(0)?;
         string::text_lists(call, |row| {
             Ok(column.get(row)?.map(|s| s.split(MARK).map(|part| Some(part.to_string())).collect()))
         })
     });
     r.native("regexp_split_to_table", &[TEXT, TEXT], text, |args| {
-        let parts = call("split_at_marks", vec![marked(args)?])?;
+        let parts = call("split at marks", vec![marked(args)?])?;
         Ok(Expr::Unnest(datafusion::logical_expr::expr::Unnest::new(parts)))
     });
 }

@@ -18,7 +18,7 @@ pub(super) fn register(r: &mut Registry) {
     r.set_returning("generate_subscripts", &params, Returns::Is(int), subscripts);
     let text = Returns::Is(Type::new(Scalar::Text));
     r.set_returning("_pg_expandarray", &params[..1], text, expand);
-    r.maybe2::<Text, Text, Int4>("record_field", |_, record, field| record_field(record, field));
+    r.maybe2::<Text, Text, Int4>("record field", |_, record, field| record_field(record, field));
 }
 
 fn array<'a>(call: &'a Call, row: usize) -> Result<Option<ArrayRef>> {

@@ -25,7 +25,9 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::analyzer::AnalyzerRule;
 
 use crate::aggregate;
-use crate::function::Key;
+use crate::error::{SqlError, SqlState};
+use crate::function::{Key, external};
+use crate::types::{Scalar, Type};
 
 #[derive(Debug)]
 pub struct EqualValues;
@@ -65,9 +67,34 @@ fn kind(expr: &Expr, schema: &DFSchema) -> Result<Kind> {
     }
     Ok(match expr.get_type(schema)? {
         DataType::Float32 | DataType::Float64 => Kind::KeyIsShown,
-        DataType::LargeBinary | DataType::Interval(_) => Kind::FirstIsShown,
+        DataType::List(item) if item.data_type().is_floating() || has_key(item.data_type()) => {
+            Kind::FirstIsShown
+        }
+        DataType::LargeUtf8 => {
+            comparable(expr, schema, "an equality")?;
+            Kind::FirstIsShown
+        }
+        other if has_key(&other) => Kind::FirstIsShown,
         _ => Kind::Exact,
     })
+}
+
+fn has_key(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::LargeBinary | DataType::LargeUtf8 | DataType::Interval(_))
+}
+
+/// Of the two types that are json, only jsonb has an equality and an order.
+fn comparable(expr: &Expr, schema: &DFSchema, what: &str) -> Result<()> {
+    let (_, field) = expr.to_field(schema)?;
+    if *field.data_type() != DataType::LargeUtf8 {
+        return Ok(());
+    }
+    let ty = Type::of_field(&field).map_err(external)?;
+    if ty.scalar != Scalar::Json {
+        return Ok(());
+    }
+    let message = format!("could not identify {what} operator for type json");
+    Err(external(SqlError::new(SqlState::UNDEFINED_FUNCTION, message)))
 }
 
 /// The expression to compare instead of this one.
@@ -90,6 +117,9 @@ fn all_keyed(exprs: Vec<Expr>, schema: &DFSchema) -> Result<Transformed<Vec<Expr
 }
 
 fn all_sorted(sorts: Vec<SortExpr>, schema: &DFSchema) -> Result<Transformed<Vec<SortExpr>>> {
+    for sort in &sorts {
+        comparable(&sort.expr, schema, "an ordering")?;
+    }
     let exprs = all_keyed(sorts.iter().map(|sort| sort.expr.clone()).collect(), schema)?;
     let sorted = sorts.into_iter().zip(exprs.data).map(|(sort, expr)| SortExpr { expr, ..sort }).collect();
     Ok(if exprs.transformed { Transformed::yes(sorted) } else { Transformed::no(sorted) })

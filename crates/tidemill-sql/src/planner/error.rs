@@ -149,6 +149,10 @@ fn from_text(error: &DataFusionError) -> SqlError {
     if let Some(what) = unplanned(&text) {
         return SqlError::unsupported(what);
     }
+    if text.contains("Cannot access field at argument") {
+        let message = "column notation applied to a value that is not of a composite type";
+        return SqlError::new(SqlState::WRONG_OBJECT_TYPE, message);
+    }
     if let Some(name) = between(&text, "Placeholder '", "' was not provided a value") {
         return SqlError::new(SqlState::UNDEFINED_PARAMETER, format!("there is no parameter {name}"));
     }
@@ -317,8 +321,11 @@ fn between<'a>(text: &'a str, start: &str, end: &str) -> Option<&'a str> {
 }
 
 fn lower_first(text: &str) -> String {
-    let mut chars = text.trim_end_matches('.').chars();
+    let text = text.trim_end_matches('.');
+    let mut chars = text.chars();
     match chars.next() {
+        // A keyword keeps its capitals.
+        Some(_) if chars.clone().next().is_some_and(char::is_uppercase) => text.to_string(),
         Some(first) => first.to_lowercase().chain(chars).collect(),
         None => String::new(),
     }

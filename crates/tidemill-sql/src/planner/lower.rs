@@ -1,5 +1,6 @@
 //! Typed expressions from operators and markers: the hook that DataFusion's SQL planner calls for each binary operator.
 
+use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::{BinaryExpr, Case, InList, Unnest};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
@@ -10,6 +11,7 @@ use super::coerce::{self, Context};
 use super::marker;
 use super::place::{self, Places};
 use super::resolve::{self, Arg};
+use super::window_function;
 use crate::error::{Result, SqlError, SqlState};
 use crate::function::{self, Param, cast, external, registry};
 use crate::types::{Scalar, Type};
@@ -59,6 +61,7 @@ impl Scope<'_> {
             "AND" => self.logical("AND", Operator::And, left, right),
             "OR" => self.logical("OR", Operator::Or, left, right),
             marker::CALL => self.call(&string(&right)?, marker::unpack(left)),
+            marker::ARGUMENT => self.window_argument(&string(&right)?, marker::unpack(left)),
             marker::CAST => {
                 let from = self.type_of(&left)?;
                 self.cast(0, left, from, decode(&right)?, Context::Explicit)
@@ -160,7 +163,29 @@ impl Scope<'_> {
             })
             .collect::<Result<Vec<_>>>()?;
         let call = function::call(overload, args)?;
-        Ok(if overload.set { Expr::Unnest(Unnest::new(call)) } else { call })
+        if !overload.set {
+            return Ok(call);
+        }
+        let element = overload.result(&targets).field(name);
+        let unnested = Expr::Unnest(Unnest::new(call));
+        Ok(match element.metadata().is_empty() {
+            true => unnested,
+            false => unnested.alias_with_metadata(name, Some(FieldMetadata::new_from_field(&element))),
+        })
+    }
+
+    /// One of the arguments of a window function, by number and name.
+    fn window_argument(&self, which: &str, args: Vec<Expr>) -> Result<Expr> {
+        let types = self.types_of(&args)?;
+        let (Some((number, name)), missing) = (which.split_once(' '), || SqlError::internal("no argument"))
+        else {
+            return Err(SqlError::internal("an argument without its number"));
+        };
+        let (_, targets) = resolve::function(name, &window_function::signatures(name), &types)?;
+        let args = self.cast_all(args, &types, &targets)?;
+        let args = window_function::arguments(name, args, self.schema)?;
+        let number: usize = number.parse().map_err(|_| missing())?;
+        args.into_iter().nth(number).ok_or_else(missing)
     }
 
     fn alternatives(&self, name: &str, args: Vec<Expr>, types: &[Arg]) -> Result<Expr> {
@@ -188,7 +213,9 @@ impl Scope<'_> {
             None => self.cast(0, first, None, Type::new(Scalar::Text), Context::Implicit)?,
         };
         let null = cast_null(from.unwrap_or(Type::new(Scalar::Text)))?;
-        Ok(Expr::Case(Case::new(None, vec![(Box::new(equal), Box::new(null))], Some(Box::new(first)))))
+        let value =
+            Expr::Case(Case::new(None, vec![(Box::new(equal), Box::new(null))], Some(Box::new(first))));
+        labelled(value, from.unwrap_or(Type::new(Scalar::Text)))
     }
 
     fn case(&self, mut parts: Vec<Expr>, has_else: bool) -> Result<Expr> {
@@ -221,10 +248,9 @@ impl Scope<'_> {
     fn in_list(&self, expr: Expr, list: Vec<Expr>, negated: bool) -> Result<Expr> {
         let mut types = vec![self.type_of(&expr)?];
         types.extend(self.types_of(&list)?);
-        let numeric =
-            |ty: &Arg| matches!(ty, Some(ty) if matches!(ty.scalar, Scalar::Numeric | Scalar::Interval));
+        let keyed = |ty: &Arg| matches!(ty, Some(ty) if matches!(ty.scalar, Scalar::Numeric | Scalar::Interval | Scalar::Float4 | Scalar::Float8 | Scalar::Json | Scalar::Jsonb));
         match coerce::common("IN", types.iter().copied()) {
-            Ok(target) if !target.array && !types.iter().any(numeric) => {
+            Ok(target) if !target.array && !types.iter().any(keyed) => {
                 let all = std::iter::once(expr).chain(list).collect();
                 let mut list = self.cast_all(all, &types, &vec![target; types.len()])?;
                 let expr = list.remove(0);
@@ -249,11 +275,11 @@ impl Scope<'_> {
         }
         let items = self.cast_all(items, &types, &vec![element; types.len()])?;
         if items.is_empty() {
-            let name = "array_of_nothing";
+            let name = "array of nothing";
             let (overload, _) = resolve::function(name, registry().function(name), &[])?;
             return function::call(overload, items);
         }
-        let (overload, _) = resolve::function("array_of", registry().function("array_of"), &[Some(element)])?;
+        let (overload, _) = resolve::function("array of", registry().function("array of"), &[Some(element)])?;
         function::call(overload, items)
     }
 
@@ -316,7 +342,7 @@ impl Scope<'_> {
         let array = Type { array: true, ..element };
         let left = self.cast(0, left, left_type.take(), element, Context::Implicit)?;
         let right = self.cast(1, right, right_type.take(), array, Context::Implicit)?;
-        let name = if all { "array_compare_all" } else { "array_compare_any" };
+        let name = if all { "array compare all" } else { "array compare any" };
         let types = [Some(element), Some(array), Some(Type::new(Scalar::Text))];
         let (overload, _) = resolve::function(name, registry().function(name), &types)?;
         let text = Expr::Literal(ScalarValue::Utf8(Some(op.to_string())), None);
@@ -331,6 +357,10 @@ fn numbered(types: &[Arg]) -> Vec<(usize, Arg)> {
 /// DataFusion's own expressions forget which PostgreSQL type a number is; where that decides how it is shown, it is said
 /// again.
 fn labelled(expr: Expr, ty: Type) -> Result<Expr> {
+    if ty.scalar == Scalar::Jsonb {
+        let (name, field) = (expr.schema_name().to_string(), ty.field(""));
+        return Ok(expr.alias_with_metadata(name, Some(FieldMetadata::new_from_field(&field))));
+    }
     if !ty.scalar.is_object_name() {
         return Ok(expr);
     }

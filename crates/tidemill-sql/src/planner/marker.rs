@@ -24,6 +24,8 @@ use super::place;
 use crate::types::{Scalar, Type};
 
 pub const CALL: &str = "tidemill call";
+/// One argument of a window function: `__pack(all arguments)  argument  '1 lag'` is the second one.
+pub const ARGUMENT: &str = "tidemill argument";
 pub const CAST: &str = "tidemill cast";
 pub const PARAMETER: &str = "tidemill parameter";
 pub const LITERAL: &str = "tidemill literal";

@@ -3,7 +3,6 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::execution::FunctionRegistry;
 use datafusion::execution::SessionState;
 use sqlparser::ast::Spanned;
 use sqlparser::ast::{
@@ -15,10 +14,10 @@ use sqlparser::tokenizer::Span;
 use super::place::{self, Text};
 use super::{
     allowed, array_subquery, clause, marker, name, named_window, relkind, system_column, table_function,
-    types, whole_row,
+    types, whole_row, window_function,
 };
 use crate::error::{Result, SqlError, SqlState};
-use crate::function::{like_escape, registry};
+use crate::function::{Registry, like_escape, registry};
 use crate::types::{Scalar, Type};
 
 /// Prepares a statement for planning in a session whose state is given: its functions are those that may be called.
@@ -82,6 +81,7 @@ impl VisitorMut for Rewriter<'_> {
         name::assign(&mut select.projection);
         relkind::rewrite(select);
         whole_row::rewrite(select);
+        whole_row::single_values(select);
         for item in &mut select.projection {
             if let ast::SelectItem::ExprWithAlias { expr, .. } = item {
                 exists_values(expr);
@@ -364,6 +364,12 @@ impl Rewriter<'_> {
 
     fn function(&self, mut function: ast::Function) -> Result<Expr> {
         let name = unqualified(&function.name);
+        let place = place::of_span(function.name.span()).0;
+        let at = |error: SqlError| if place > 0 { error.with_position(place) } else { error };
+        if Registry::is_internal(&name) {
+            let message = format!("function {name} does not exist");
+            return Err(at(SqlError::new(SqlState::UNDEFINED_FUNCTION, message)));
+        }
         function.name = ast::ObjectName::from(vec![ast::Ident::with_quote('"', name.clone())]);
         if let Some(ast::WindowType::WindowSpec(spec)) = &mut function.over
             && let Some(frame) = &mut spec.window_frame
@@ -374,39 +380,79 @@ impl Rewriter<'_> {
         if let Some(filter) = function.filter.take() {
             function.filter = Some(Box::new(boolean(*filter, "FILTER")));
         }
-        let scalar_call =
-            function.over.is_none() && function.filter.is_none() && function.within_group.is_empty();
-        let ours = !registry().function(&name).is_empty()
-            || matches!(name.as_str(), "coalesce" | "nullif" | "greatest" | "least");
-        let known = ours || self.is_known(&name);
         if let Some(call) = clock_with_precision(&name, &function.args) {
             return Ok(call);
         }
-        if !scalar_call || (known && !ours) {
-            json_arguments(&name, &mut function.args);
-            return Ok(Expr::Function(function));
+        if let Some((state, problem)) = self.misplaced(&name, &function) {
+            return Err(at(SqlError::new(state, problem)));
         }
-        let args = match function.args {
+        let takes = match name.as_str() {
+            "count" => arguments(&function).len() == 1,
+            _ => true,
+        };
+        if self.is_folded(&name) && takes && function.within_group.is_empty() {
+            json_arguments(&name, &mut function.args);
+            return window_arguments(function, &name, place);
+        }
+        let mut args = match function.args {
             FunctionArguments::None => vec![],
-            FunctionArguments::List(list)
-                if list.duplicate_treatment.is_none() && list.clauses.is_empty() =>
-            {
-                positional(&name, list.args)?
-            }
-            args => {
-                function.args = args;
-                return Ok(Expr::Function(function));
+            FunctionArguments::List(list) => positional(&name, list.args)?,
+            FunctionArguments::Subquery(_) => {
+                return Err(SqlError::syntax("syntax error at or near \"SELECT\""));
             }
         };
+        args.extend(function.within_group.into_iter().map(|order| order.expr));
         Ok(marker::call(&name, args))
     }
 
-    /// Whether DataFusion resolves the name: an aggregate, a window function, or what the server registered.
-    fn is_known(&self, name: &str) -> bool {
+    /// Whether DataFusion plans the call: an aggregate or a window function.
+    fn is_folded(&self, name: &str) -> bool {
         self.state.aggregate_functions().contains_key(name)
             || self.state.window_functions().contains_key(name)
-            || self.state.scalar_functions().contains_key(name)
-            || self.state.udf(name).is_ok()
+    }
+
+    /// What is wrong with a call that has clauses which its kind of function does not take.
+    fn misplaced(&self, name: &str, function: &ast::Function) -> Option<(SqlState, String)> {
+        let wrong = |problem: String| Some((SqlState::WRONG_OBJECT_TYPE, problem));
+        let missing = |problem: String| Some((SqlState::FEATURE_NOT_SUPPORTED, problem));
+        let is_window = self.state.window_functions().contains_key(name);
+        let is_aggregate = self.state.aggregate_functions().contains_key(name);
+        let (is_distinct, has_clauses) = match &function.args {
+            FunctionArguments::List(list) => (list.duplicate_treatment.is_some(), !list.clauses.is_empty()),
+            _ => (false, false),
+        };
+        if is_window || is_aggregate {
+            return match function.over {
+                None if is_window => wrong(format!("window function {name} requires an OVER clause")),
+                _ if name == "count" && arguments(function).is_empty() => {
+                    wrong(format!("{name}(*) must be used to call a parameterless aggregate function"))
+                }
+                None => None,
+                Some(_) if is_distinct => missing("DISTINCT is not implemented for window functions".into()),
+                Some(_) if is_window && function.filter.is_some() => {
+                    missing("FILTER is not implemented for non-aggregate window functions".into())
+                }
+                Some(_) if has_clauses => {
+                    missing("aggregate ORDER BY is not implemented for window functions".into())
+                }
+                Some(_) => None,
+            };
+        }
+        // A function that does not exist is that first of all.
+        if registry().function(name).is_empty() && !matches!(name, "coalesce" | "nullif") {
+            return None;
+        }
+        let not = |what: &str| wrong(format!("{what} specified, but {name} is not an aggregate function"));
+        match function {
+            _ if !function.within_group.is_empty() => not("WITHIN GROUP"),
+            _ if is_distinct => not("DISTINCT"),
+            _ if has_clauses => not("ORDER BY"),
+            _ if function.filter.is_some() => not("FILTER"),
+            _ if function.over.is_some() => wrong(format!(
+                "OVER specified, but {name} is not a window function nor an aggregate function"
+            )),
+            _ => None,
+        }
     }
 
     /// `FROM f(x) AS t(c)` is `FROM (SELECT f(x) AS f) AS t(c)`.
@@ -433,7 +479,10 @@ impl Rewriter<'_> {
         if registry().function(&function).is_empty() && self.state.table_functions().contains_key(&function) {
             return Ok(());
         }
-        let column = alias.as_ref().map_or(function.clone(), |alias| name::fold(&alias.name));
+        let column = match function.as_str() {
+            name if whole_row::ELEMENTS.contains(&name) => "value".to_string(),
+            _ => alias.as_ref().map_or(function.clone(), |alias| name::fold(&alias.name)),
+        };
         let alias = alias.unwrap_or_else(|| ast::TableAlias {
             explicit: true,
             name: ast::Ident::with_quote('"', function.clone()),
@@ -600,6 +649,13 @@ fn clock_with_precision(name: &str, args: &FunctionArguments) -> Option<Expr> {
     Some(marker::cast(marker::call(name, vec![]), Type::new(scalar).with_typmod(precision.min(6))))
 }
 
+fn arguments(function: &ast::Function) -> &[FunctionArg] {
+    match &function.args {
+        FunctionArguments::List(list) => &list.args,
+        _ => &[],
+    }
+}
+
 /// A function's name without the schemas in which functions are.
 fn unqualified(name: &ast::ObjectName) -> String {
     let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(name::fold).collect();
@@ -679,6 +735,28 @@ fn json_arguments(name: &str, args: &mut FunctionArguments) {
             marker::cast(taken, Type::new(Scalar::Text))
         };
     }
+}
+
+/// The arguments of a window function are those of one of its signatures. `ntile` is an int4, which DataFusion's is not.
+fn window_arguments(mut function: ast::Function, name: &str, at: usize) -> Result<Expr> {
+    let signatures = window_function::signatures(name);
+    let FunctionArguments::List(list) = &mut function.args else { return Ok(Expr::Function(function)) };
+    if signatures.is_empty() {
+        return Ok(Expr::Function(function));
+    }
+    let args = positional(name, std::mem::take(&mut list.args))?;
+    if !signatures.iter().any(|signature| signature.takes(args.len())) {
+        return Ok(marker::call(name, args));
+    }
+    let argument = |i: usize| {
+        let which = marker::text(format!("{i} {name}"));
+        let mut arg = marker::op(marker::ARGUMENT, marker::pack(args.clone()), which);
+        place::annotate(&mut arg, at);
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))
+    };
+    list.args = (0..args.len()).map(argument).collect();
+    let call = Expr::Function(function);
+    Ok(if name == "ntile" { marker::cast(call, Type::new(Scalar::Int4)) } else { call })
 }
 
 fn restore_bound(bound: &mut ast::WindowFrameBound) {
@@ -844,15 +922,15 @@ fn qualify(expr: &mut Expr) {
 fn subscripts(root: Expr, chain: Vec<AccessExpr>) -> Result<Expr> {
     chain.into_iter().try_fold(root, |expr, access| match access {
         AccessExpr::Subscript(Subscript::Index { index }) => {
-            Ok(marker::call("array_subscript", vec![expr, index]))
+            Ok(marker::call("array subscript", vec![expr, index]))
         }
         AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, .. }) => {
             let null = || marker::cast(Expr::value(Value::Null), Type::new(Scalar::Int4));
             let (lower, upper) = (lower_bound.unwrap_or_else(null), upper_bound.unwrap_or_else(null));
-            Ok(marker::call("array_slice", vec![expr, lower, upper]))
+            Ok(marker::call("array slice", vec![expr, lower, upper]))
         }
         AccessExpr::Dot(Expr::Identifier(field)) => {
-            Ok(marker::call("record_field", vec![expr, marker::text(name::fold(&field))]))
+            Ok(marker::call("record field", vec![expr, marker::text(name::fold(&field))]))
         }
         AccessExpr::Dot(_) => Err(SqlError::unsupported("composite types are not supported")),
     })

@@ -1,4 +1,4 @@
-//! The analyzer rule that gives the columns of a UNION their common type, as PostgreSQL finds it.
+//! The analyzer rule that gives the columns of a UNION, INTERSECT or EXCEPT their common type, as PostgreSQL finds it.
 //!
 //! ```text
 //! Union                        Union
@@ -8,10 +8,10 @@
 
 use std::sync::Arc;
 
-use datafusion::common::Column;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Projection, Union};
+use datafusion::common::{Column, JoinType, NullEquality};
+use datafusion::logical_expr::{Distinct, Expr, Join, LogicalPlan, LogicalPlanBuilder, Projection, Union};
 use datafusion::optimizer::analyzer::AnalyzerRule;
 
 use super::coerce::{self, Context};
@@ -33,10 +33,11 @@ impl AnalyzerRule for UnionTypes {
     }
 }
 
-/// Gives each UNION of a plan its types.
+/// Gives each set operation of a plan its types.
 pub fn unify_all(plan: LogicalPlan) -> datafusion::error::Result<LogicalPlan> {
     let unified = plan.transform_up_with_subqueries(|plan| match plan {
         LogicalPlan::Union(union) => unify(union),
+        LogicalPlan::Join(join) => unify_sides(join),
         other => Ok(Transformed::no(other)),
     });
     unified.map(|transformed| transformed.data)
@@ -62,16 +63,53 @@ fn unify(union: Union) -> datafusion::error::Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(LogicalPlan::Union(union)))
 }
 
+/// INTERSECT and EXCEPT are joins on all columns, in which null equals null.
+fn unify_sides(join: Join) -> datafusion::error::Result<Transformed<LogicalPlan>> {
+    let columns = join.left.schema().fields().len();
+    let what = match join.join_type {
+        JoinType::LeftSemi => "INTERSECT",
+        JoinType::LeftAnti => "EXCEPT",
+        _ => return Ok(Transformed::no(LogicalPlan::Join(join))),
+    };
+    let is_whole = join.on.len() == columns && join.right.schema().fields().len() == columns;
+    if join.null_equality != NullEquality::NullEqualsNull || !is_whole || join.filter.is_some() {
+        return Ok(Transformed::no(LogicalPlan::Join(join)));
+    }
+    let (left, right) = (types(&join.left).map_err(external)?, types(&join.right).map_err(external)?);
+    if left == right && left.iter().all(Option::is_some) {
+        return Ok(Transformed::no(LogicalPlan::Join(join)));
+    }
+    let targets = left.iter().zip(&right).map(|(left, right)| coerce::common(what, [*left, *right]));
+    let targets = targets.collect::<Result<Vec<_>>>().map_err(external)?;
+    let sides = [
+        project(Arc::clone(&join.left), &left, &targets)?,
+        project(Arc::clone(&join.right), &right, &targets)?,
+    ];
+    let [left, right] = sides.map(Arc::new);
+    let (kind, constraint, nulls) = (join.join_type, join.join_constraint, join.null_equality);
+    let join = Join::try_new(left, right, join.on, None, kind, constraint, nulls, join.null_aware)?;
+    Ok(Transformed::yes(LogicalPlan::Join(join)))
+}
+
 /// The types of a branch; a bare literal of a branch is still unknown.
 fn types(input: &LogicalPlan) -> Result<Vec<Arg>> {
     let fields = input.schema().fields();
     (0..fields.len())
         .map(|i| match input {
-            LogicalPlan::Projection(projection) if is_unknown(&projection.expr[i]) => Ok(None),
+            input if is_unknown_column(input, i) => Ok(None),
             _ if fields[i].data_type().is_null() => Ok(None),
             _ => Type::of_field(&fields[i]).map(|ty| Some(ty.with_typmod(-1))),
         })
         .collect()
+}
+
+fn is_unknown_column(plan: &LogicalPlan, i: usize) -> bool {
+    match plan {
+        LogicalPlan::Projection(projection) => is_unknown(&projection.expr[i]),
+        LogicalPlan::Distinct(Distinct::All(input)) => is_unknown_column(input, i),
+        LogicalPlan::SubqueryAlias(alias) => is_unknown_column(&alias.input, i),
+        _ => false,
+    }
 }
 
 fn is_unknown(expr: &Expr) -> bool {

@@ -33,12 +33,25 @@ const RELATIONS: [(&str, &str); 20] = [
 ];
 
 /// Functions of one argument, written `$1`.
-const QUERIES: [(&str, &str); 2] = [
+const QUERIES: [(&str, &str); 6] = [
     (
         "pg_options_to_table",
         "SELECT split_part(o, '=', 1) AS option_name,
                 CASE WHEN strpos(o, '=') > 0 THEN substr(o, strpos(o, '=') + 1) END AS option_value
          FROM (SELECT unnest($1) AS o) AS options",
+    ),
+    ("json_each", "SELECT k AS key, $1::json -> k AS value FROM (SELECT json_object_keys($1) AS k) AS keys"),
+    (
+        "json_each_text",
+        "SELECT k AS key, $1::json ->> k AS value FROM (SELECT json_object_keys($1) AS k) AS keys",
+    ),
+    (
+        "jsonb_each",
+        "SELECT k AS key, $1::jsonb -> k AS value FROM (SELECT jsonb_object_keys($1) AS k) AS keys",
+    ),
+    (
+        "jsonb_each_text",
+        "SELECT k AS key, $1::jsonb ->> k AS value FROM (SELECT jsonb_object_keys($1) AS k) AS keys",
     ),
     // No privileges are ever granted or revoked, so an access list is null.
     (

@@ -29,6 +29,52 @@ pub(super) fn rewrite(select: &mut Select) {
     }
 }
 
+/// The functions in FROM whose one column has a name of its own; the name in FROM is that value too.
+pub(super) const ELEMENTS: [&str; 4] =
+    ["json_array_elements", "jsonb_array_elements", "json_array_elements_text", "jsonb_array_elements_text"];
+
+/// `SELECT e FROM jsonb_array_elements('[1]') AS e` is `SELECT e.value AS e …`.
+pub(super) fn single_values(select: &mut Select) {
+    let factors = select.from.iter().flat_map(|table| {
+        std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation))
+    });
+    let mut values = Values(factors.filter_map(elements_name).collect());
+    if !values.0.is_empty() {
+        let _ = select.visit(&mut values);
+    }
+}
+
+/// What the rows of such a function are called, if its column is not named.
+fn elements_name(factor: &TableFactor) -> Option<String> {
+    let (name, alias) = match factor {
+        TableFactor::Table { name, args: Some(_), alias, .. } => (name, alias),
+        TableFactor::Function { name, alias, .. } => (name, alias),
+        _ => return None,
+    };
+    let function = fold(name.0.last()?.as_ident()?);
+    match alias {
+        _ if !ELEMENTS.contains(&function.as_str()) => None,
+        Some(alias) if alias.columns.is_empty() => Some(fold(&alias.name)),
+        Some(_) => None,
+        None => Some(function),
+    }
+}
+
+struct Values(Vec<String>);
+
+impl VisitorMut for Values {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Identifier(name) = expr
+            && self.0.contains(&fold(name))
+        {
+            *expr = Expr::CompoundIdentifier(vec![name.clone(), Ident::with_quote('"', "value")]);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
 /// The alias of a subquery and the names of its columns, if it gives them all.
 fn named_columns(factor: &TableFactor) -> Option<(String, Vec<Ident>)> {
     let TableFactor::Derived { subquery, alias: Some(alias), .. } = factor else { return None };
