@@ -138,6 +138,52 @@ class Restart:
         ]
 
 
+class Groups:
+    name = "groups"
+    about = "many groups under the memory limit of 1 GB: one COPY of them all, look-ups, a scan, kill -9"
+    script = "\\set k random(0, {})\nSELECT * FROM v WHERE k = :k;\n"
+
+    def run(self, bench):
+        groups = bench.many_groups
+        copy = Copy(groups, None)
+        copy.prepare(bench, rows=groups)
+        with bench.tidemill(views=copy.views) as server:
+            work = measure.copy(server, copy.path, copy.sql)
+            after_copy = server.peak_memory_bytes()
+            lookups = self._lookups(bench, server, groups)
+            began = time.monotonic()
+            copy.check(server, "Tidemill", groups)
+            scan, peak, disk = time.monotonic() - began, server.peak_memory_bytes(), server.disk_bytes()
+            server.kill()
+            began = time.monotonic()
+            server.start()
+            assert server.query("SELECT count FROM v WHERE k = 1") == [["1"]]
+            restart = time.monotonic() - began
+            copy.check(server, "Tidemill", groups)
+            again = server.peak_memory_bytes()
+        return [
+            Figure(f"COPY of {groups:,} groups", "M rows/s", [work.rows / work.seconds / 1e6]),
+            Figure("most memory, COPY", "MB", [after_copy / 1e6], goal=1074),
+            Figure("look-up, p50", "ms", [lookups[len(lookups) // 2]]),
+            Figure("look-up, p99", "ms", [lookups[len(lookups) * 99 // 100]]),
+            Figure("sums and number of all groups", "s", [scan]),
+            Figure("most memory, with that", "MB", [peak / 1e6], goal=1074),
+            Figure("on disk", "MB", [disk / 1e6]),
+            Figure("start after kill -9", "s", [restart], goal=10),
+            Figure("most memory afterwards, with the sums again", "MB", [again / 1e6], goal=1074),
+        ]
+
+    def _lookups(self, bench, server, groups):
+        script, log = bench.scratch / "groups.sql", bench.scratch / "groups"
+        script.write_text(self.script.format(groups - 1))
+        measure.pgbench(server, script, 1, 1, bench.seconds, "prepared", "-l", f"--log-prefix={log}")
+        latencies_ms = []
+        for path in bench.scratch.glob("groups.*[0-9]"):
+            latencies_ms += [int(line.split()[2]) / 1000 for line in open(path)]
+            path.unlink()
+        return sorted(latencies_ms)
+
+
 class Disk:
     name = "disk"
     about = "the seed's workload for long: what the data directory takes"
@@ -178,4 +224,4 @@ class Idle:
         ]
 
 
-CASES = [Lookup(), Visible(), Restart(), Disk(), Idle()]
+CASES = [Lookup(), Visible(), Restart(), Groups(), Disk(), Idle()]

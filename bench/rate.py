@@ -78,9 +78,9 @@ class Copy:
         self.groups, self.goal, self.format = groups, goal, format
         self.sql = f"COPY s (k, i, x) FROM STDIN (FORMAT {format})"
 
-    def prepare(self, bench):
+    def prepare(self, bench, rows=None):
         """The file has each key equally often, in a scattered order, and floats of six digits and a quarter."""
-        self.rows = bench.copy_rows
+        self.rows = rows or bench.copy_rows
         plain, self.path = bench.scratch / self.name, bench.scratch / f"{self.name}.framed"
         # 2654435761 has no divisor in common with a power of ten: it permutes each round of the keys.
         select = f"""SELECT (n::bigint * 2654435761 % {self.groups})::int, n, (n::bigint * 37 % 4000000) / 4.0::float8

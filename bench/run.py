@@ -31,6 +31,7 @@ class Bench:
         self.copy_rows = 1_000_000 if options.quick else 10_000_000
         self.disk_rows = options.rows or (10_000_000 if options.quick else 100_000_000)
         self.restart_groups = 1_000_000 if options.quick else 10_000_000
+        self.many_groups = 5_000_000 if options.quick else 50_000_000
         self.postgres = Postgres(scratch)
 
     @contextlib.contextmanager

@@ -78,6 +78,11 @@ class Server:
                 total += int(line.split()[1]) << 10 if line.startswith("Pss:") else 0
         return total
 
+    def peak_memory_bytes(self):
+        """The most that was resident since the start."""
+        status = (pathlib.Path(f"/proc/{pid}/status").read_text() for pid in self.pids())
+        return sum(int(line.split()[1]) << 10 for text in status for line in text.splitlines() if "VmHWM" in line)
+
     def disk_bytes(self):
         files = (path for path in self.data_dir.rglob("*") if path.is_file())
         return sum(path.stat().st_blocks * 512 for path in files)

@@ -1,4 +1,4 @@
-//! The catalog: which streams and views there are, kept in one ACID file.
+//! The catalog: which streams, views and tables there are, kept in one ACID file.
 //!
 //! The file holds definitions only: names, columns, the text of queries. States belong to the engine, which knows
 //! objects by their numbers alone; a number is never used twice, so a state that outlives its definition after a crash
@@ -6,23 +6,28 @@
 
 mod object;
 mod store;
+mod table;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::SchemaRef;
 use parking_lot::{Mutex, RwLock};
 use sqlparser::ast::Query;
 use tidemill_sql::parse::parse_query;
+use tidemill_sql::planner::plan_error;
 use tidemill_sql::types::Type;
 use tidemill_sql::{Result, SqlError, SqlState};
 use tidemill_stream::stream::{StreamDefinition, StreamId, StreamTable};
 use tidemill_stream::view::{View, ViewId, ViewTable};
 
-pub use object::{PlainViewObject, StreamObject, ViewObject, ViewOptions};
+pub use object::{PlainViewObject, StreamObject, TableColumn, TableObject, ViewObject, ViewOptions};
 pub use store::Loaded;
 use store::Store;
+pub use table::{Default, Table};
 
 /// The first number of a user's object, as in PostgreSQL.
 pub const FIRST_USER_OID: u32 = 16_384;
@@ -33,6 +38,7 @@ pub enum Relation {
     Stream(Arc<Stream>),
     View(Arc<ContinuousView>),
     PlainView(Arc<PlainView>),
+    Table(Arc<Table>),
 }
 
 #[derive(Debug)]
@@ -41,6 +47,7 @@ pub struct Stream {
     pub object: StreamObject,
     pub definition: StreamDefinition,
     pub table: Arc<StreamTable>,
+    schema: SchemaRef,
     pub stats: StreamStats,
 }
 
@@ -73,6 +80,7 @@ impl Relation {
             Relation::Stream(s) => s.oid,
             Relation::View(v) => v.oid,
             Relation::PlainView(v) => v.oid,
+            Relation::Table(t) => t.oid,
         }
     }
 
@@ -81,6 +89,7 @@ impl Relation {
             Relation::Stream(s) => &s.object.name,
             Relation::View(v) => &v.object.name,
             Relation::PlainView(v) => &v.object.name,
+            Relation::Table(t) => &t.object.name,
         }
     }
 
@@ -90,6 +99,7 @@ impl Relation {
             Relation::Stream(_) => "stream",
             Relation::View(_) => "continuous view",
             Relation::PlainView(_) => "view",
+            Relation::Table(_) => "table",
         }
     }
 }
@@ -113,11 +123,27 @@ impl Stream {
             columns: object.columns.clone(),
         };
         let table = Arc::new(StreamTable::new(&definition));
-        Self { oid, object, definition, table, stats: StreamStats::default() }
+        let schema = definition.event_schema();
+        Self { oid, object, definition, table, schema, stats: StreamStats::default() }
     }
 
     pub fn id(&self) -> StreamId {
         StreamId(self.oid)
+    }
+
+    /// A batch of events; `columns` are in the order of the events, the time of arrival first.
+    pub fn events(
+        &self,
+        columns: Vec<Option<ArrayRef>>,
+        rows: usize,
+        arrival_us: i64,
+    ) -> Result<RecordBatch> {
+        StreamDefinition::event_batch(&self.schema, columns, rows, arrival_us).map_err(plan_error)
+    }
+
+    /// The number of columns of its events.
+    pub fn width(&self) -> usize {
+        self.schema.fields().len()
     }
 
     pub fn count(&self, rows: usize, bytes: usize) {
@@ -223,6 +249,27 @@ impl Catalog {
             .collect()
     }
 
+    /// The table of this name, or PostgreSQL's errors for another kind of relation and for none.
+    pub fn table(&self, name: &str) -> Result<Arc<Table>> {
+        match self.get(name) {
+            Some(Relation::Table(table)) => Ok(table),
+            Some(_) => Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a table"))),
+            None => {
+                Err(SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")))
+            }
+        }
+    }
+
+    /// All whose state the engine keeps: views and tables.
+    pub fn kept(&self) -> Vec<ViewId> {
+        let id = |relation: &Relation| match relation {
+            Relation::View(view) => Some(view.id()),
+            Relation::Table(table) => Some(table.id()),
+            Relation::Stream(_) | Relation::PlainView(_) => None,
+        };
+        self.relations().iter().filter_map(id).collect()
+    }
+
     /// The views that read a stream.
     pub fn readers(&self, stream: StreamId) -> Vec<Arc<ContinuousView>> {
         self.views().into_iter().filter(|v| v.streams().contains(&stream)).collect()
@@ -242,7 +289,7 @@ impl Catalog {
     pub fn dependents(&self, relation: &Relation) -> Vec<Relation> {
         let folding = match relation {
             Relation::Stream(stream) => self.readers(stream.id()),
-            Relation::View(_) | Relation::PlainView(_) => vec![],
+            Relation::View(_) | Relation::PlainView(_) | Relation::Table(_) => vec![],
         };
         let naming = self.plain_readers(relation.name()).into_iter().map(Relation::PlainView);
         folding.into_iter().map(Relation::View).chain(naming).collect()
@@ -305,6 +352,7 @@ pub enum Change<'a> {
     PutStream(u32, &'a StreamObject),
     PutView(u32, &'a ViewObject),
     PutPlainView(u32, &'a PlainViewObject),
+    PutTable(u32, &'a TableObject),
     /// With its comments.
     Remove(u32),
     Comment {

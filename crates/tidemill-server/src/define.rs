@@ -4,6 +4,7 @@ pub mod comment;
 mod dependency;
 mod option;
 pub mod plain_view;
+mod table;
 
 use std::sync::Arc;
 
@@ -30,6 +31,8 @@ use crate::pg::wire_error::Notice;
 use crate::query::Planner;
 use crate::server::Server;
 use crate::system::EXTENSION;
+
+pub use table::{NewTable, create_table, is_new, truncate};
 
 /// Columns of a relation at most, as in PostgreSQL.
 pub const COLUMNS_MAX: usize = 1600;
@@ -343,7 +346,9 @@ async fn rename_view(planner: &Planner, view: Relation, to: &str) -> Result<()> 
             let object = PlainViewObject { name: to.into(), ..view.object.clone() };
             Relation::PlainView(Arc::new(PlainView::new(view.oid, object)?))
         }
-        Relation::Stream(_) => return Err(SqlError::unsupported("a stream cannot be renamed")),
+        Relation::Stream(_) | Relation::Table(_) => {
+            return Err(SqlError::unsupported(format!("a {} cannot be renamed", view.kind())));
+        }
     };
     let before = catalog.plain_readers(&from);
     catalog.uninstall(&from);
@@ -358,6 +363,7 @@ async fn rename_view(planner: &Planner, view: Relation, to: &str) -> Result<()> 
                 Relation::View(view) => Change::PutView(view.oid, &view.object),
                 Relation::PlainView(view) => Change::PutPlainView(view.oid, &view.object),
                 Relation::Stream(stream) => Change::PutStream(stream.oid, &stream.object),
+                Relation::Table(table) => Change::PutTable(table.oid, &table.object),
             }];
             changes.extend(readers.iter().map(|reader| Change::PutPlainView(reader.oid, &reader.object)));
             catalog.persist(&changes)
@@ -406,6 +412,11 @@ fn read_streams(server: &Server, create: &CreateView) -> Result<Vec<(u32, Stream
                 }
             }
             Some(Relation::Stream(_)) => {}
+            Some(Relation::Table(_)) => {
+                return Err(SqlError::unsupported(format!("\"{plain}\" is a table, not a stream"))
+                    .with_position(name.position)
+                    .with_hint("Join the view with the table when you read it."));
+            }
             Some(other @ (Relation::View(_) | Relation::PlainView(_))) => {
                 let message = format!("\"{plain}\" is a {}, not a stream", other.kind());
                 return Err(SqlError::unsupported(message)
@@ -459,6 +470,7 @@ pub async fn drop_objects(
                 Relation::Stream(_) => "Use DROP STREAM to remove a stream.",
                 Relation::View(_) => "Use DROP CONTINUOUS VIEW to remove a continuous view.",
                 Relation::PlainView(_) => "Use DROP VIEW to remove a view.",
+                Relation::Table(_) => "Use DROP TABLE to remove a table.",
             };
             return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).with_hint(hint));
         }
@@ -473,8 +485,10 @@ pub async fn drop_objects(
     server.catalog.persist(&changes)?;
     for relation in &gone {
         server.catalog.uninstall(relation.name());
-        if let Relation::View(view) = relation {
-            server.engine.remove_view(view.id());
+        match relation {
+            Relation::View(view) => server.engine.remove_view(view.id()),
+            Relation::Table(table) => server.engine.remove_view(table.id()),
+            Relation::Stream(_) | Relation::PlainView(_) => {}
         }
     }
     Ok(notices)
@@ -487,6 +501,7 @@ fn fits(relation: &Relation, kind: ObjectKind) -> bool {
         (Relation::Stream(_), ObjectKind::Stream | ObjectKind::ForeignTable)
             | (Relation::View(_), ObjectKind::View | ObjectKind::ContinuousView)
             | (Relation::PlainView(_), ObjectKind::View)
+            | (Relation::Table(_), ObjectKind::Table)
     )
 }
 

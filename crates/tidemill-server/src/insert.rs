@@ -1,31 +1,32 @@
 //! INSERT without a planner: rows of literals and parameters, or series, straight into event batches.
 
+mod fill;
+mod target;
+
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch};
-use arrow::datatypes::SchemaRef;
+use arrow::array::{ArrayRef, Int32Array, Int64Array};
 use tidemill_sql::insert::{InsertRows, InsertShape, SeriesColumn, Value};
 use tidemill_sql::text::Context;
 use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError, SqlState};
-use tidemill_stream::stream::{ARRIVAL, StreamDefinition};
 
-use crate::catalog::{Relation, Stream};
-use crate::define::public;
 use crate::server::Server;
 use crate::value::ColumnBuilder;
+
+pub use fill::{Computed, Fill};
+pub use target::{Place, Target};
 
 /// Rows of one generated series at most.
 const SERIES_ROWS_MAX: i64 = 10_000_000;
 
-/// An insert into a stream, checked against one version of the catalog and executed any number of times.
+/// An insert, checked against one version of the catalog and executed any number of times.
 #[derive(Debug)]
 pub struct InsertPlan {
-    pub stream: Arc<Stream>,
+    pub target: Target,
     pub version: u64,
-    schema: SchemaRef,
-    /// For each written column, its place in the event and its type; `None` if no view wants it.
-    columns: Vec<Option<(usize, Type)>>,
+    /// For each written column, its place; `None` if nobody wants it, or it has its default in all rows.
+    columns: Vec<Option<Place>>,
     rows: InsertRows,
     /// Types of the parameters, in order.
     pub parameters: Vec<Type>,
@@ -34,86 +35,27 @@ pub struct InsertPlan {
 /// A parameter of Bind: format and bytes.
 pub type Parameter<'a> = (i16, Option<&'a [u8]>);
 
-/// The stream of this name, or the error of INSERT.
-pub fn target(server: &Server, name: &tidemill_sql::statement::Name) -> Result<Arc<Stream>> {
-    let plain = public(name)?;
-    server.catalog.stream(plain).ok_or_else(|| match server.catalog.get(plain) {
-        Some(Relation::PlainView(_)) => {
-            let message = format!("cannot insert into view \"{plain}\"");
-            SqlError::new(SqlState::INVALID_OBJECT_STATE, message)
-                .with_detail("Views are not automatically updatable.")
-                .with_hint("Insert into the stream or the table that it reads.")
-        }
-        Some(_) => SqlError::new(
-            SqlState::WRONG_OBJECT_TYPE,
-            format!("cannot insert into continuous view \"{plain}\""),
-        )
-        .with_hint("Insert into the stream that it reads."),
-        None => SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{plain}\" does not exist"))
-            .with_position(name.position),
-    })
-}
-
-/// Places of the named columns in a stream's events. A column that an undeclared stream does not have is ignored; for
-/// a declared stream it is an error.
-pub fn event_columns(stream: &Stream, names: &[String]) -> Result<Vec<Option<(usize, Type)>>> {
-    if names.is_empty() {
-        return Ok(stream.object.columns.iter().enumerate().map(|(i, (_, ty))| Some((i + 1, *ty))).collect());
-    }
-    let mut seen: Vec<&String> = Vec::new();
-    names
-        .iter()
-        .map(|name| {
-            if seen.contains(&name) {
-                let message = format!("column \"{name}\" specified more than once");
-                return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
-            }
-            seen.push(name);
-            if name == ARRIVAL {
-                return Ok(Some((0, Type::new(Scalar::Timestamptz))));
-            }
-            let found = stream.object.columns.iter().position(|(n, _)| n == name);
-            match found {
-                Some(i) => Ok(Some((i + 1, stream.object.columns[i].1))),
-                None if stream.object.declared => Err(SqlError::new(
-                    SqlState::UNDEFINED_COLUMN,
-                    format!("column \"{name}\" of relation \"{}\" does not exist", stream.object.name),
-                )),
-                None => Ok(None),
-            }
-        })
-        .collect()
-}
-
 impl InsertPlan {
-    pub fn new(server: &Server, shape: InsertShape) -> Result<Self> {
+    /// `None` if it takes a planner: a default that is to be computed, in some of the rows.
+    pub fn new(server: &Server, mut shape: InsertShape) -> Result<Option<Self>> {
         let version = server.catalog.version();
-        let stream = target(server, &shape.name)?;
-        let columns = event_columns(&stream, &shape.columns)?;
-        let width = columns.len();
-        let widths: Vec<usize> = match &shape.rows {
-            InsertRows::Values(rows) => rows.iter().map(Vec::len).collect(),
-            InsertRows::Series(columns) => vec![columns.len()],
-        };
-        if widths.iter().any(|w| *w > width) {
-            return Err(SqlError::syntax("INSERT has more expressions than target columns"));
-        }
-        if widths.iter().any(|w| *w < width && !shape.columns.is_empty()) {
-            return Err(SqlError::syntax("INSERT has more target columns than expressions"));
-        }
-        let schema = stream.definition.event_schema();
+        let target = Target::find(&server.catalog, &shape.name)?;
+        let mut columns = target.columns(&shape.columns)?;
+        check_widths(&shape, columns.len())?;
         let parameters = parameter_types(&shape.rows, &columns)?;
-        Ok(Self { stream, version, schema, columns, rows: shape.rows, parameters })
+        if !place_defaults(&target, &mut shape.rows, &mut columns) {
+            return Ok(None);
+        }
+        Ok(Some(Self { target, version, columns, rows: shape.rows, parameters }))
     }
 
-    /// The events of one execution.
-    pub fn events(
+    /// The columns of one execution in the places of the stream's events, and the number of rows.
+    pub fn columns(
         &self,
         parameters: &[Parameter<'_>],
         context: &Context,
-        now_us: i64,
-    ) -> Result<RecordBatch> {
-        let mut arrays: Vec<Option<ArrayRef>> = vec![None; self.schema.fields().len()];
+    ) -> Result<(Vec<Option<ArrayRef>>, usize)> {
+        let mut arrays: Vec<Option<ArrayRef>> = vec![None; self.target.stream().width()];
         let rows = match &self.rows {
             InsertRows::Values(rows) => {
                 self.values(rows, parameters, context, &mut arrays)?;
@@ -121,8 +63,7 @@ impl InsertPlan {
             }
             InsertRows::Series(columns) => self.series(columns, parameters, context, &mut arrays)?,
         };
-        StreamDefinition::event_batch(&self.schema, arrays, rows, now_us)
-            .map_err(|e| SqlError::internal(e.to_string()))
+        Ok((arrays, rows))
     }
 
     fn values(
@@ -183,6 +124,42 @@ impl InsertPlan {
     }
 }
 
+fn check_widths(shape: &InsertShape, width: usize) -> Result<()> {
+    let widths: Vec<usize> = match &shape.rows {
+        InsertRows::Values(rows) => rows.iter().map(Vec::len).collect(),
+        InsertRows::Series(columns) => vec![columns.len()],
+    };
+    if widths.windows(2).any(|pair| pair[0] != pair[1]) {
+        return Err(SqlError::syntax("VALUES lists must all be the same length"));
+    }
+    if widths.iter().any(|w| *w > width) {
+        return Err(SqlError::syntax("INSERT has more expressions than target columns"));
+    }
+    if widths.iter().any(|w| *w < width && !shape.columns.is_empty()) {
+        return Err(SqlError::syntax("INSERT has more target columns than expressions"));
+    }
+    Ok(())
+}
+
+/// Puts the defaults of a table into the rows that ask for them, or leaves a column out that has its default in all.
+/// False if a default has to be computed for some of the rows.
+fn place_defaults(target: &Target, rows: &mut InsertRows, columns: &mut [Option<Place>]) -> bool {
+    let (Some(table), InsertRows::Values(rows)) = (target.table(), rows) else { return true };
+    for (i, column) in columns.iter_mut().enumerate() {
+        let Some(default) = column.and_then(|(place, _)| table.default(place - 1)) else { continue };
+        let is_default = |row: &Vec<Value>| row.get(i).is_none_or(|value| *value == Value::Default);
+        if rows.iter().all(is_default) {
+            *column = None;
+            continue;
+        }
+        for value in rows.iter_mut().filter_map(|row| row.get_mut(i)).filter(|v| **v == Value::Default) {
+            let Some(constant) = &default.constant else { return false };
+            value.clone_from(constant);
+        }
+    }
+    true
+}
+
 /// `count` numbers, then NULL up to `rows`, as PostgreSQL runs series of different lengths.
 fn numbers(
     start: i64,
@@ -213,7 +190,7 @@ fn numbers(
     Ok(builder.finish())
 }
 
-fn constant(
+pub fn constant(
     value: &Value,
     rows: usize,
     ty: Type,
@@ -278,7 +255,7 @@ fn append_number(builder: &mut ColumnBuilder, text: &str) -> Result<()> {
     builder.append_text(text.as_bytes())
 }
 
-fn parameter_types(rows: &InsertRows, columns: &[Option<(usize, Type)>]) -> Result<Vec<Type>> {
+fn parameter_types(rows: &InsertRows, columns: &[Option<Place>]) -> Result<Vec<Type>> {
     let mut types: Vec<Option<Type>> = Vec::new();
     let mut note = |value: &Value, ty: Type| {
         let (number, ty) = match value {

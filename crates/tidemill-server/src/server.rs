@@ -17,7 +17,7 @@ use tidemill_stream::engine::{Engine, Fatal, Options};
 use tokio::sync::watch;
 
 use crate::activity::Activity;
-use crate::catalog::{Catalog, ContinuousView, PlainView, Relation, Stream};
+use crate::catalog::{Catalog, ContinuousView, PlainView, Relation, Stream, Table};
 use crate::define;
 pub use crate::listen::Listener;
 use crate::listen::accept_any;
@@ -101,6 +101,11 @@ impl Server {
         for (oid, object) in loaded.plain_views {
             catalog.install(Relation::PlainView(Arc::new(PlainView::new(oid, object)?)));
         }
+        for (oid, object) in loaded.tables {
+            let table = Arc::new(Table::new(oid, object)?);
+            engine_views.push(Arc::clone(&table.view));
+            catalog.install(Relation::Table(table));
+        }
         for (oid, object) in loaded.views {
             let query = parse::parse_query(&object.query)?;
             let view: ContinuousView = define::plan_view(&defining, oid, object, query).await?;
@@ -113,7 +118,8 @@ impl Server {
             stop.send_replace(true);
         });
         let options = Options {
-            memory_bytes: (config.settings.memory_limit_bytes() / 2) as usize,
+            // Writes that go on may take half as much.
+            memory_bytes: (config.settings.memory_limit_bytes() / 8 * 3) as usize,
             cache_bytes: (config.settings.memory_limit_bytes() / 8) as usize,
             checkpoint_log_bytes: config.settings.checkpoint_log_size_bytes(),
             commit_delay: config.settings.commit_delay(),

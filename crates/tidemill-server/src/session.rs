@@ -10,6 +10,7 @@ mod extended;
 pub mod interrupt;
 mod prepared;
 mod rows;
+mod table;
 mod transaction;
 pub mod wire;
 mod write;
@@ -31,9 +32,11 @@ use tidemill_sql::statement::Parsed;
 use tidemill_sql::text::Context;
 use tidemill_sql::{Result, SqlError, SqlState, parse};
 use tidemill_stream::engine::Level;
+use tidemill_stream::view::ViewId;
 use tokio::time::Instant;
 
 use crate::activity::{Activity, State};
+use crate::insert::Target;
 use crate::listen::Connection;
 use crate::pg::backend::{self, TransactionStatus};
 use crate::pg::frontend::Frontend;
@@ -418,6 +421,11 @@ impl Session {
         }
     }
 
+    /// A table is not told from others by the setting for streams: what is in it is durable.
+    fn level_of(&self, target: &Target) -> Level {
+        if target.table().is_some() { Level::SyncCommit } else { self.level() }
+    }
+
     /// Inside a transaction the clock of `now()` stands still.
     fn start_statement(&mut self) {
         if matches!(self.transaction, Transaction::None) {
@@ -464,8 +472,13 @@ impl Session {
         Planner::new(&self.server, vars, info)
     }
 
+    /// The views that read what this session writes to `target`; `None` for all.
+    fn targets_of(&self, target: &Target) -> Result<Option<Arc<[ViewId]>>> {
+        if target.table().is_some() { Ok(None) } else { self.targets() }
+    }
+
     /// The views that read what this session writes; `None` for all.
-    fn targets(&self) -> Result<Option<Arc<[tidemill_stream::view::ViewId]>>> {
+    fn targets(&self) -> Result<Option<Arc<[ViewId]>>> {
         let names = &self.settings.current().stream_targets;
         if names.is_empty() {
             return Ok(None);

@@ -16,7 +16,7 @@ use crate::query::Planner;
 use crate::system::{self, INFORMATION_SCHEMA, PG_CATALOG, PIPELINEDB, SystemTable};
 
 pub const DATABASE: &str = "tidemill";
-/// The schema of streams and views.
+/// The schema of streams, views and tables.
 pub const SCHEMA: &str = "public";
 /// All schemas that there are.
 pub const SCHEMAS: [&str; 4] = [SCHEMA, PG_CATALOG, INFORMATION_SCHEMA, PIPELINEDB];
@@ -119,6 +119,7 @@ impl Lookup {
         Ok(Some(match found {
             None => return Ok(None),
             Some(Relation::View(view)) => Arc::clone(&view.table) as Arc<dyn TableProvider>,
+            Some(Relation::Table(table)) => Arc::clone(&table.table) as Arc<dyn TableProvider>,
             Some(Relation::PlainView(view)) => self.plain_view(&view).await?,
             Some(Relation::Stream(stream)) if self.relations.streams == Streams::Planned => {
                 Arc::clone(&stream.table) as Arc<dyn TableProvider>

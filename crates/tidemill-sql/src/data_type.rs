@@ -60,7 +60,7 @@ pub fn type_of(data_type: &DataType) -> Result<Type> {
             }
             match Scalar::from_name(&last) {
                 Some(scalar) if scalar.is_object_name() || scalar == Scalar::Xid => {
-                    Err(SqlError::unsupported(format!("a stream cannot have columns of type {last}")))
+                    Err(SqlError::unsupported(format!("columns of type {last} are not supported")))
                 }
                 Some(scalar) => plain(scalar),
                 None => Err(unknown(&last)),

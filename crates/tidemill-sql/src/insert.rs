@@ -1,11 +1,16 @@
 //! The shape of an INSERT that needs no planner: rows of literals and parameters, or series.
 
+use std::borrow::Cow;
+
+use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
-    self, CastKind, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, SelectItem, SetExpr, TableObject,
-    UnaryOperator, Value as Literal,
+    self, CastKind, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, SelectItem, SetExpr, Spanned,
+    TableObject, UnaryOperator, Value as Literal,
 };
+use sqlparser::tokenizer::Span;
 
 use crate::data_type::type_of;
+use crate::error::{Result, SqlError};
 use crate::name::{fold, resolve};
 use crate::statement::Name;
 use crate::types::Type;
@@ -44,23 +49,79 @@ pub enum Value {
     Parameter(usize),
 }
 
-/// The target and source of an INSERT into a relation, if nothing but columns and a source are given.
-pub fn insert_parts(insert: &ast::Insert) -> Option<(Name, Vec<String>, &ast::Query)> {
-    let plain = insert.on.is_none()
-        && insert.returning.is_none()
-        && insert.assignments.is_empty()
+/// The target, its columns that are written and the source of an INSERT; what else it may have is refused.
+pub fn insert_parts(insert: &ast::Insert) -> Result<(Name, Vec<String>, Cow<'_, ast::Query>)> {
+    if let Some(on) = &insert.on {
+        let place =
+            if let ast::OnInsert::OnConflict(conflict) = on { conflict.span() } else { Span::empty() };
+        return Err(refused("ON CONFLICT", place)
+            .with_hint("Leave out what is there already with INSERT … SELECT … WHERE NOT EXISTS."));
+    }
+    if let Some(returning) = &insert.returning {
+        let place = returning.first().map_or(Span::empty(), |item| item.span());
+        return Err(refused("RETURNING", place).with_hint("Read the rows with a SELECT."));
+    }
+    let plain = insert.assignments.is_empty()
         && insert.table_alias.is_none()
         && insert.partitioned.is_none()
         && !insert.overwrite;
-    let TableObject::TableName(name) = &insert.table else { return None };
-    let source = insert.source.as_deref().filter(|_| plain)?;
-    let columns = insert.columns.iter().map(|c| c.0.last()?.as_ident().map(fold)).collect::<Option<_>>()?;
-    Some((resolve(name, 1).ok()?, columns, source))
+    let TableObject::TableName(name) = &insert.table else { return Err(unsupported_form()) };
+    if !plain {
+        return Err(unsupported_form());
+    }
+    let column = |c: &ast::ObjectName| c.0.last().and_then(|part| part.as_ident()).map(fold);
+    let columns = insert.columns.iter().map(column).collect::<Option<_>>().ok_or_else(unsupported_form)?;
+    let source = match insert.source.as_deref() {
+        Some(source) => Cow::Borrowed(source),
+        None => Cow::Owned(default_values()),
+    };
+    let position = name.span().start.column.max(1) as usize;
+    Ok((resolve(name, position)?, columns, source))
+}
+
+fn refused(clause: &str, place: Span) -> SqlError {
+    let error = SqlError::unsupported(format!("{clause} is not supported"));
+    error.with_position(place.start.column.max(1) as usize)
+}
+
+fn unsupported_form() -> SqlError {
+    SqlError::unsupported("this form of INSERT is not supported")
+        .with_position(1)
+        .with_hint("INSERT INTO name (columns) VALUES …, SELECT … or DEFAULT VALUES is.")
+}
+
+/// `DEFAULT VALUES`: a row that names no value.
+fn default_values() -> ast::Query {
+    let (opening_token, closing_token) = (AttachedToken::empty(), AttachedToken::empty());
+    let row = ast::Parens { opening_token, content: vec![], closing_token };
+    let values = ast::Values { explicit_row: false, value_keyword: false, rows: vec![row] };
+    ast::Query {
+        with: None,
+        body: Box::new(SetExpr::Values(values)),
+        order_by: None,
+        limit_clause: None,
+        fetch: None,
+        locks: vec![],
+        for_clause: None,
+        settings: None,
+        format_clause: None,
+        pipe_operators: vec![],
+    }
+}
+
+/// Whether an expression is the word DEFAULT, which stands for the default of a column.
+pub fn is_default(expr: &Expr) -> bool {
+    matches!(expr, Expr::Identifier(ident)
+        if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"))
 }
 
 /// Recognises inserts that can be executed without planning.
-pub fn insert_shape(insert: &ast::Insert) -> Option<InsertShape> {
+pub fn insert_shape(insert: &ast::Insert) -> Result<Option<InsertShape>> {
     let (name, columns, source) = insert_parts(insert)?;
+    Ok(plain_rows(&source).map(|rows| InsertShape { name, columns, rows }))
+}
+
+fn plain_rows(source: &ast::Query) -> Option<InsertRows> {
     if source.with.is_some()
         || source.order_by.is_some()
         || source.limit_clause.is_some()
@@ -68,16 +129,15 @@ pub fn insert_shape(insert: &ast::Insert) -> Option<InsertShape> {
     {
         return None;
     }
-    let rows = match source.body.as_ref() {
+    match source.body.as_ref() {
         SetExpr::Values(values) => {
             let row =
                 |row: &ast::Parens<Vec<Expr>>| row.content.iter().map(value).collect::<Option<Vec<_>>>();
-            InsertRows::Values(values.rows.iter().map(row).collect::<Option<_>>()?)
+            Some(InsertRows::Values(values.rows.iter().map(row).collect::<Option<_>>()?))
         }
-        SetExpr::Select(select) => InsertRows::Series(series(select)?),
-        _ => return None,
-    };
-    Some(InsertShape { name, columns, rows })
+        SetExpr::Select(select) => Some(InsertRows::Series(series(select)?)),
+        _ => None,
+    }
 }
 
 fn series(select: &ast::Select) -> Option<Vec<SeriesColumn>> {
@@ -132,11 +192,7 @@ pub fn value(expr: &Expr) -> Option<Value> {
     match expr {
         Expr::Value(value) => literal(&value.value),
         Expr::Nested(inner) => value(inner),
-        Expr::Identifier(ident)
-            if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default") =>
-        {
-            Some(Value::Default)
-        }
+        expr if is_default(expr) => Some(Value::Default),
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match value(expr)? {
             Value::Number(text) if !text.starts_with('-') => Some(Value::Number(format!("-{text}"))),
             _ => None,

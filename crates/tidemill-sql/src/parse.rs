@@ -10,6 +10,7 @@ mod explain;
 mod position;
 mod session;
 mod stream;
+mod table;
 mod token;
 
 use sqlparser::ast;
@@ -82,6 +83,18 @@ pub fn parse_query(sql: &str) -> Result<Box<ast::Query>> {
             _ => Err(SqlError::syntax("a SELECT is expected")),
         },
         _ => Err(SqlError::syntax("a SELECT is expected")),
+    }
+}
+
+/// Parses the text of an expression that was stored.
+pub fn parse_expr(text: &str) -> Result<ast::Expr> {
+    let query = parse_query(&format!("SELECT {text}"))?;
+    match *query.body {
+        ast::SetExpr::Select(mut select) => match (select.projection.pop(), select.projection.is_empty()) {
+            (Some(ast::SelectItem::UnnamedExpr(expr)), true) => Ok(expr),
+            _ => Err(SqlError::syntax("an expression is expected")),
+        },
+        _ => Err(SqlError::syntax("an expression is expected")),
     }
 }
 

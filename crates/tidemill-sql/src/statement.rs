@@ -27,6 +27,9 @@ pub struct Name {
 pub enum Statement {
     CreateView(CreateView),
     CreateStream(CreateStream),
+    CreateTable(CreateTable),
+    CreateTableAs(CreateTableAs),
+    Truncate(Vec<Name>),
     AlterStream {
         if_exists: bool,
         name: Name,
@@ -178,6 +181,40 @@ pub struct CreateStream {
     pub like: Option<Name>,
     /// From `CREATE FOREIGN TABLE … SERVER name`.
     pub server: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+pub struct CreateTable {
+    pub if_not_exists: bool,
+    pub name: Name,
+    pub columns: Vec<TableColumn>,
+}
+
+#[derive(Debug, Clone)]
+pub struct TableColumn {
+    pub column: Column,
+    pub not_null: bool,
+    pub default: Option<ColumnDefault>,
+}
+
+/// `DEFAULT expression`.
+#[derive(Debug, Clone)]
+pub struct ColumnDefault {
+    /// As written.
+    pub text: String,
+    pub position: usize,
+}
+
+/// `CREATE TABLE … AS SELECT …`.
+#[derive(Debug, Clone)]
+pub struct CreateTableAs {
+    pub if_not_exists: bool,
+    pub name: Name,
+    /// Names for the first columns.
+    pub columns: Vec<String>,
+    pub query: Box<ast::Query>,
+    /// Without WITH NO DATA.
+    pub with_data: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

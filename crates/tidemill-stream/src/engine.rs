@@ -12,6 +12,7 @@ mod fold_group;
 mod maintain;
 mod record;
 mod recover;
+mod run_store;
 mod running;
 mod thread;
 mod write_set;
@@ -19,7 +20,7 @@ mod write_set;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -30,11 +31,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use crate::clock::{Clock, SystemClock};
 use crate::disk::Disk;
 use crate::error::{Error, Result};
+use crate::run::Run;
 use crate::stream::StreamId;
 use crate::view::{Frozen, Snapshot, View, ViewId};
 
 pub use commit::Fatal;
-pub(crate) use maintain::run_schema;
+pub(crate) use run_store::run_schema;
 pub(crate) use running::Running;
 pub use write_set::WriteSet;
 
@@ -97,6 +99,8 @@ pub enum Part {
     Events { stream: StreamId, targets: Option<Arc<[ViewId]>>, batch: RecordBatch },
     /// States that the writer has folded itself.
     Delta { view: ViewId, states: RecordBatch },
+    /// States that the writer has folded itself and that no longer fit into memory.
+    Runs { view: ViewId, runs: Vec<Arc<Run>> },
     /// Forget the state of a view.
     Truncate { view: ViewId },
 }
@@ -115,17 +119,20 @@ pub(crate) struct Write {
 }
 
 pub(crate) struct Shared {
-    disk: Arc<dyn Disk>,
     options: Options,
     views: RwLock<Views>,
+    runs: run_store::RunStore,
     /// Held while a commit is applied and while a snapshot is taken: all views are read at one commit.
     gate: Mutex<()>,
     room: Arc<Semaphore>,
     queue: commit::Queue,
     fatal: Fatal,
     maintenance: maintain::Maintenance,
+    /// Writes that go on.
+    write_sets: AtomicUsize,
+    /// Bytes of memory that the states of all views take: as of the maintenance thread's last look, and what came since.
+    memory: AtomicUsize,
     log_bytes: AtomicU64,
-    run_bytes: AtomicU64,
     commits: AtomicU64,
 }
 
@@ -178,22 +185,22 @@ impl Engine {
         for view in views {
             registry.insert(view);
         }
-        let (log, mut recovered) = recover::recover(&disk, &options, &registry)?;
+        let (log, recovered) = recover::recover(&disk, &options, &registry)?;
         let shared = Arc::new(Shared {
-            disk,
             options,
             views: RwLock::new(registry),
+            runs: recovered.runs,
             gate: Mutex::new(()),
             room: Arc::new(Semaphore::new(QUEUE_BYTES_MAX)),
             queue: commit::Queue::default(),
             fatal,
-            maintenance: maintain::Maintenance::new(std::mem::take(&mut recovered.named)),
+            maintenance: maintain::Maintenance::new(recovered.named),
             log_bytes: AtomicU64::new(log.size_bytes()),
-            run_bytes: AtomicU64::new(recovered.run_bytes),
+            write_sets: AtomicUsize::new(0),
+            memory: AtomicUsize::new(0),
             commits: AtomicU64::new(0),
         });
-        let threads =
-            Mutex::new(commit::start(&shared, log, recovered).map_err(|e| Error::Stopped(e.to_string()))?);
+        let threads = Mutex::new(commit::start(&shared, log).map_err(|e| Error::Stopped(e.to_string()))?);
         Ok(Engine { shared, threads })
     }
 
@@ -312,7 +319,7 @@ impl Engine {
 
     /// Bytes on disk: log and runs.
     pub fn disk_bytes(&self) -> u64 {
-        self.shared.log_bytes.load(Ordering::Relaxed) + self.shared.run_bytes.load(Ordering::Relaxed)
+        self.shared.log_bytes.load(Ordering::Relaxed) + self.shared.runs.bytes()
     }
 
     /// The error of the disk after which the engine takes nothing more.
@@ -344,11 +351,18 @@ impl Drop for Engine {
 }
 
 impl Part {
+    fn as_runs(&self) -> Option<(ViewId, Vec<Arc<Run>>)> {
+        match self {
+            Part::Runs { view, runs } => Some((*view, runs.clone())),
+            _ => None,
+        }
+    }
+
     fn bytes(&self) -> usize {
         match self {
             Part::Events { batch, .. } => batch.get_array_memory_size(),
             Part::Delta { states, .. } => states.get_array_memory_size(),
-            Part::Truncate { .. } => 0,
+            Part::Runs { .. } | Part::Truncate { .. } => 0,
         }
     }
 }
@@ -360,6 +374,11 @@ impl Shared {
 
     fn view(&self, id: ViewId) -> Option<Arc<View>> {
         self.views.read().by_id.get(&id).cloned()
+    }
+
+    /// What a write that goes on may hold in memory: all of them together half of what the views may.
+    fn write_set_bytes(&self) -> usize {
+        self.options.memory_bytes / 2 / self.write_sets.load(Ordering::Relaxed).max(1)
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::filter_record_batch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::cast::as_boolean_array;
 use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
@@ -25,7 +25,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 
 use crate::error::{Error, unsupported};
-use crate::stream::{ARRIVAL_COLUMN, StreamExec, StreamId};
+use crate::stream::{ARRIVAL_COLUMN, StreamDefinition, StreamExec, StreamId};
 use crate::window::{self, Window};
 
 /// One branch for each place in the query that reads a stream.
@@ -64,6 +64,14 @@ impl Front {
         Front::compile(plan).ok_or_else(|| {
             unsupported(format!("a continuous view cannot have {} below its aggregates", foreign_node(plan)))
         })
+    }
+
+    /// All columns of a stream but the time of arrival, as they are.
+    pub fn of_columns(stream: &StreamDefinition) -> Front {
+        let columns: Vec<usize> = (0..=stream.columns.len()).filter(|i| *i != ARRIVAL_COLUMN).collect();
+        let fields = stream.columns.iter().map(|(name, ty)| ty.field(name)).collect::<Vec<_>>();
+        let schema = Arc::new(Schema::new(fields));
+        Front { branches: vec![Branch { stream: stream.id, columns, schema, steps: vec![], window: None }] }
     }
 
     /// Makes every branch carry the events' pane through its steps, as the last column. It takes no part in the plan,

@@ -42,7 +42,7 @@ pub use cache::BlockCache;
 pub use key::{KeyEncoder, Keys};
 pub use merge::{Chunk, Merge};
 pub use reader::{Run, Scan};
-pub use sort::sort_by_key;
+pub use sort::Sorted;
 pub use writer::{RunInfo, RunWriter};
 
 /// A block ends at this many rows.

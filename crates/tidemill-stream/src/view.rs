@@ -18,7 +18,7 @@ use crate::ttl::{Alive, TimeToLive};
 
 pub use exec::{Snapshot, StateExec, ViewTable, as_view, state_views};
 pub use plan::{ViewPlan, compile};
-pub use state::{Frozen, ViewState};
+pub use state::{Frozen, Layer, ViewState};
 pub use states::States;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]

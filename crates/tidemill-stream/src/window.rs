@@ -13,6 +13,7 @@
 //!
 //! So no event younger than the window is left out, and none older than the window and one pane is counted.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
@@ -109,13 +110,15 @@ pub(crate) fn finish(aggregation: &Aggregation, frozen: &Frozen, first: i64) -> 
     let hidden = if aggregation.keeps_rows() { 2 } else { 1 };
     let mut fold = Fold::new(aggregation)?;
     let from = key_from(first).map_err(external)?;
-    for run in &frozen.runs {
-        for block in run.range(std::ops::Bound::Included(&from), std::ops::Bound::Unbounded) {
-            merge(&mut fold, aggregation, &block.map_err(external)?, hidden)?;
+    for layer in &frozen.layers {
+        for run in &layer.runs {
+            for block in run.range(Bound::Included(&from), Bound::Unbounded) {
+                merge(&mut fold, aggregation, &block.map_err(external)?, hidden)?;
+            }
         }
-    }
-    for batch in &frozen.batches {
-        merge(&mut fold, aggregation, &from_pane(batch, first)?, 1)?;
+        for batch in &layer.batches {
+            merge(&mut fold, aggregation, &from_pane(batch, first)?, 1)?;
+        }
     }
     fold.finish(aggregation)
 }

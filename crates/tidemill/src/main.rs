@@ -128,13 +128,15 @@ fn log_level(min_messages: &str) -> &'static str {
     }
 }
 
-/// As PostgreSQL's processes have. Planning goes down as deep as the query: a stack of 2 MiB is used up by a catalog query
-/// of psql in a debug build.
+/// What a process of PostgreSQL has by default: nested queries are planned by recursion. Only what is touched is memory.
 const THREAD_STACK_BYTES: usize = 8 << 20;
 
 fn runtime() -> Result<tokio::runtime::Runtime, String> {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.enable_all().thread_stack_size(THREAD_STACK_BYTES).build().map_err(|e| e.to_string())
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_stack_size(THREAD_STACK_BYTES)
+        .build()
+        .map_err(|e| e.to_string())
 }
 
 async fn serve_until_signal(config: Config, listen: &[String]) -> Result<(), String> {

@@ -41,6 +41,23 @@ pub struct PlainViewObject {
     pub created_at_us: i64,
 }
 
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TableObject {
+    pub name: String,
+    pub columns: Vec<TableColumn>,
+}
+
+#[derive(Debug, Clone)]
+pub struct TableColumn {
+    pub name: String,
+    pub ty: Type,
+    pub not_null: bool,
+    /// The text of its expression.
+    pub default: Option<String>,
+    /// The number of the default in `pg_attrdef`; 0 if there is none.
+    pub default_oid: u32,
+}
+
 /// `WITH (…)` of a view.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ViewOptions {
@@ -58,30 +75,64 @@ struct Column {
     array: bool,
     #[serde(default = "no_typmod")]
     typmod: i32,
+    #[serde(flatten)]
+    of_table: OfTable,
+}
+
+/// What only a table's columns have.
+#[derive(Default, Serialize, Deserialize)]
+struct OfTable {
+    #[serde(default, skip_serializing_if = "is_default")]
+    not_null: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
+    default: Option<String>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    default_oid: u32,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 fn no_typmod() -> i32 {
     -1
 }
 
+impl Column {
+    fn new(name: &str, ty: Type, of_table: OfTable) -> Self {
+        let typname = ty.scalar.typname().to_string();
+        Self { name: name.to_string(), typname, array: ty.array, typmod: ty.typmod, of_table }
+    }
+
+    fn ty<E: serde::de::Error>(&self) -> Result<Type, E> {
+        let scalar = Scalar::from_typname(&self.typname)
+            .ok_or_else(|| E::custom(format!("unknown type \"{}\"", self.typname)))?;
+        Ok(Type { scalar, array: self.array, typmod: self.typmod })
+    }
+}
+
 fn write_columns<S: Serializer>(columns: &[(String, Type)], serializer: S) -> Result<S::Ok, S::Error> {
-    let columns = columns.iter().map(|(name, ty)| Column {
-        name: name.clone(),
-        typname: ty.scalar.typname().to_string(),
-        array: ty.array,
-        typmod: ty.typmod,
-    });
-    serializer.collect_seq(columns)
+    serializer.collect_seq(columns.iter().map(|(name, ty)| Column::new(name, *ty, OfTable::default())))
 }
 
 fn read_columns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, Type)>, D::Error> {
     let columns = Vec::<Column>::deserialize(deserializer)?;
-    columns
-        .into_iter()
-        .map(|c| {
-            let scalar = Scalar::from_typname(&c.typname)
-                .ok_or_else(|| serde::de::Error::custom(format!("unknown type \"{}\"", c.typname)))?;
-            Ok((c.name, Type { scalar, array: c.array, typmod: c.typmod }))
-        })
-        .collect()
+    columns.into_iter().map(|column| Ok((column.name.clone(), column.ty()?))).collect()
+}
+
+impl Serialize for TableColumn {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (not_null, default) = (self.not_null, self.default.clone());
+        let of_table = OfTable { not_null, default, default_oid: self.default_oid };
+        Column::new(&self.name, self.ty, of_table).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for TableColumn {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let column = Column::deserialize(deserializer)?;
+        let ty = column.ty()?;
+        let OfTable { not_null, default, default_oid } = column.of_table;
+        Ok(Self { name: column.name, ty, not_null, default, default_oid })
+    }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use tidemill_sql::{Result, SqlError, SqlState};
 
-use super::object::{PlainViewObject, StreamObject, ViewObject};
+use super::object::{PlainViewObject, StreamObject, TableObject, ViewObject};
 use super::{Change, FIRST_USER_OID};
 
 const OBJECTS: TableDefinition<'static, u32, &'static str> = TableDefinition::new("objects");
@@ -32,6 +32,7 @@ pub struct Loaded {
     pub views: Vec<(u32, ViewObject)>,
     pub plain_views: Vec<(u32, PlainViewObject)>,
     pub comments: Vec<(u32, String, String)>,
+    pub tables: Vec<(u32, TableObject)>,
 }
 
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -40,6 +41,7 @@ enum Row {
     Stream(StreamObject),
     View(ViewObject),
     PlainView(PlainViewObject),
+    Table(TableObject),
 }
 
 fn failed(error: impl std::fmt::Display) -> SqlError {
@@ -89,6 +91,7 @@ impl Store {
                 Row::Stream(stream) => loaded.streams.push((oid.value(), stream)),
                 Row::View(view) => loaded.views.push((oid.value(), view)),
                 Row::PlainView(view) => loaded.plain_views.push((oid.value(), view)),
+                Row::Table(table) => loaded.tables.push((oid.value(), table)),
             }
         }
         let comments = transaction.open_table(COMMENTS).map_err(failed)?;
@@ -106,19 +109,20 @@ impl Store {
             let mut objects = transaction.open_table(OBJECTS).map_err(failed)?;
             let mut comments = transaction.open_table(COMMENTS).map_err(failed)?;
             for change in changes {
-                let (oid, row) = match change {
-                    Change::PutStream(oid, object) => (oid, Row::Stream((*object).clone())),
-                    Change::PutView(oid, object) => (oid, Row::View((*object).clone())),
-                    Change::PutPlainView(oid, object) => (oid, Row::PlainView((*object).clone())),
+                let (oid, row) = match *change {
+                    Change::PutStream(oid, object) => (oid, Row::Stream(object.clone())),
+                    Change::PutView(oid, object) => (oid, Row::View(object.clone())),
+                    Change::PutPlainView(oid, object) => (oid, Row::PlainView(object.clone())),
+                    Change::PutTable(oid, object) => (oid, Row::Table(object.clone())),
                     Change::Remove(oid) => {
                         objects.remove(oid).map_err(failed)?;
-                        comments.retain_in((*oid, "")..(*oid + 1, ""), |_, _| false).map_err(failed)?;
+                        comments.retain_in((oid, "")..(oid + 1, ""), |_, _| false).map_err(failed)?;
                         continue;
                     }
                     Change::Comment { oid, column, text } => {
                         match text {
-                            Some(text) => drop(comments.insert((*oid, *column), *text).map_err(failed)?),
-                            None => drop(comments.remove((*oid, *column)).map_err(failed)?),
+                            Some(text) => drop(comments.insert((oid, column), text).map_err(failed)?),
+                            None => drop(comments.remove((oid, column)).map_err(failed)?),
                         }
                         continue;
                     }

@@ -1,4 +1,4 @@
-//! COPY into a stream, or out of a query: from and to the client, or a file of the server.
+//! COPY into a stream or table, or out of a query: from and to the client, or a file of the server.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -6,16 +6,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
 use sqlparser::ast;
-use tidemill_sql::planner::plan_error;
-use tidemill_sql::statement::{Copy, CopyEndpoint, CopyFormat as Format, CopySource, Name};
+use tidemill_sql::planner::{SessionVars, plan_error};
+use tidemill_sql::statement::{Copy, CopyEndpoint, CopyFormat as Format, CopyHeader, CopySource, Name};
+use tidemill_sql::text::Context;
 use tidemill_sql::types::Type;
 use tidemill_sql::{Result, SqlError, SqlState, parse};
 use tidemill_stream::engine::WriteSet;
-use tidemill_stream::stream::StreamDefinition;
 use tidemill_stream::view::ViewId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -23,10 +22,10 @@ use super::execute::{Outcome, Step, attempt};
 use super::interrupt::Shield;
 use super::wire::Wire;
 use super::{Session, Transaction};
-use crate::catalog::{Relation, Stream};
+use crate::catalog::Relation;
 use crate::copy::{CopyColumn, CopyDecoder, CopyEncoder, CopyFormat};
 use crate::define::public;
-use crate::insert::{event_columns, target};
+use crate::insert::{Fill, Target};
 use crate::pg::backend;
 use crate::pg::frontend::Frontend;
 
@@ -47,7 +46,7 @@ impl Session {
 
     async fn copy_in(&mut self, wire: &mut Wire, copy: Copy) -> Step<Outcome> {
         attempt!(self.refuse_read_only("COPY FROM"));
-        let mut loading = attempt!(self.loading(&copy));
+        let mut loading = attempt!(self.loading(&copy).await);
         match &copy.endpoint {
             // As in PostgreSQL, whose processes live in the data directory.
             CopyEndpoint::File(path) => attempt!(loading.read(&self.server.config.data_dir.join(path)).await),
@@ -57,11 +56,15 @@ impl Session {
                 attempt!(loading.receive(wire).await?);
             }
         }
+        let target = loading.target.clone();
         let (set, rows) = attempt!(loading.finish());
         let server = Arc::clone(&self.server);
-        let level = self.level();
+        let level = self.level_of(&target);
         match self.work() {
-            Some(work) => attempt!(work.add(set, &server.engine)),
+            Some(work) => {
+                work.note(&target);
+                attempt!(work.add(set, &server.engine));
+            }
             None => {
                 let shield = Shield::lowered(&self.interrupt);
                 let committed = set.commit_with(level, || shield.raise()).await;
@@ -71,24 +74,26 @@ impl Session {
         Ok(Ok(Outcome::Tag(format!("COPY {rows}"))))
     }
 
-    fn loading(&mut self, copy: &Copy) -> Result<Loading> {
+    async fn loading(&mut self, copy: &Copy) -> Result<Loading> {
         let CopySource::Relation { name, columns } = &copy.source else {
-            return Err(SqlError::syntax("COPY FROM needs a stream"));
+            return Err(SqlError::syntax("COPY FROM needs a stream or a table"));
         };
         if let Some(Relation::PlainView(view)) = self.server.catalog.get(public(name)?) {
             let message = format!("cannot copy to view \"{}\"", view.object.name);
             return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
                 .with_hint("Copy into the stream or the table that it reads."));
         }
-        let stream = target(&self.server, name)?;
+        let target = Target::find(&self.server.catalog, name)?;
         if copy.options.freeze {
-            return Err(SqlError::unsupported("cannot perform COPY FREEZE on a stream"));
+            let kind = if target.table().is_some() { "table" } else { "stream" };
+            return Err(SqlError::unsupported(format!("cannot perform COPY FREEZE on a {kind}")));
         }
         let names: Vec<String> = columns.iter().map(|(n, _)| n.clone()).collect();
-        let places = event_columns(&stream, &names)?;
+        let places = target.columns(&names)?;
+        let known = &target.stream().object;
         let shown = |i: usize| match names.get(i) {
             Some(name) => name.clone(),
-            None => stream.object.columns[i].0.clone(),
+            None => known.columns[i].0.clone(),
         };
         let columns: Vec<CopyColumn> = places
             .iter()
@@ -99,17 +104,25 @@ impl Session {
             })
             .collect();
         let format = CopyFormat::new(&copy.options, &columns)?;
-        let decoder = CopyDecoder::new(&format, &columns, &stream.object.name, &self.context());
-        // Outside of a transaction block readers see the rows while they come.
+        let decoder = CopyDecoder::new(&format, &columns, &known.name, &self.context());
+        let places: Vec<_> = places.into_iter().map(|place| place.map(|(at, _)| at)).collect();
+        // Outside of a transaction block readers of views see the events while they come; a table's rows all come at once.
         let in_block = !matches!(self.transaction, Transaction::None);
+        let visible = !in_block && target.table().is_none();
         Ok(Loading {
             decoder,
-            places: places.into_iter().map(|place| place.map(|(at, _)| at)).collect(),
-            schema: stream.definition.event_schema(),
-            stream,
-            targets: self.targets()?,
-            arrival_us: self.began_us,
-            set: self.server.engine.begin(!in_block),
+            fill: self.fill(&target, |place| places.contains(&Some(place))).await?,
+            places,
+            targets: self.targets_of(&target)?,
+            target,
+            context: self.context(),
+            vars: self.vars(),
+            first_line: match (copy.options.format, copy.options.header) {
+                (Format::Csv, _) => None,
+                (_, CopyHeader::Off) => Some(1),
+                _ => Some(2),
+            },
+            set: self.server.engine.begin(visible),
         })
     }
 
@@ -179,15 +192,18 @@ impl Session {
     }
 }
 
-/// Rows on their way into a stream.
+/// Rows on their way into a stream or a table.
 struct Loading {
     decoder: CopyDecoder,
     /// The event's column of each column that comes; `None`: one that nobody reads.
     places: Vec<Option<usize>>,
-    schema: SchemaRef,
-    stream: Arc<Stream>,
+    fill: Fill,
+    target: Target,
     targets: Option<Arc<[ViewId]>>,
-    arrival_us: i64,
+    context: Context,
+    vars: SessionVars,
+    /// The line of the first row; `None` in CSV, where a row may have several.
+    first_line: Option<u64>,
     set: WriteSet,
 }
 
@@ -209,16 +225,27 @@ impl Loading {
     }
 
     fn add(&mut self, batch: &RecordBatch) -> Result<()> {
-        let mut arrays = vec![None; self.schema.fields().len()];
+        let stream = self.target.stream();
+        let mut arrays = vec![None; stream.width()];
         for (place, array) in self.places.iter().zip(batch.columns()) {
             if let Some(place) = place {
                 arrays[*place] = Some(array.clone());
             }
         }
-        let events = StreamDefinition::event_batch(&self.schema, arrays, batch.num_rows(), self.arrival_us)
-            .map_err(plan_error)?;
-        self.stream.count(events.num_rows(), events.get_array_memory_size());
-        self.set.add(self.stream.id(), self.targets.as_deref(), &events).map_err(|e| e.into_sql(plan_error))
+        self.fill.apply(&mut arrays, batch.num_rows(), &self.context, || self.vars.clone())?;
+        let events = stream.events(arrays, batch.num_rows(), self.context.now_us)?;
+        self.target.check(&events, &self.context).map_err(|(row, error)| self.at_row(error, row))?;
+        stream.count(events.num_rows(), events.get_array_memory_size());
+        self.set.add(stream.id(), self.targets.as_deref(), &events).map_err(|e| e.into_sql(plan_error))
+    }
+
+    /// Tells the line of a row of the batch at hand, where lines are rows.
+    fn at_row(&self, error: SqlError, row: usize) -> SqlError {
+        let relation = &self.target.stream().object.name;
+        error.with_context(match self.first_line {
+            Some(first) => format!("COPY {relation}, line {}", first + self.set.rows() + row as u64),
+            None => format!("COPY {relation}"),
+        })
     }
 
     /// Everything is there: the write and the number of its rows.

@@ -7,7 +7,6 @@ use datafusion::common::ScalarValue;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use sqlparser::ast;
-use tidemill_sql::insert::insert_shape;
 use tidemill_sql::planner::plan_error;
 use tidemill_sql::statement::{Parsed, Statement};
 use tidemill_sql::{Result, SqlError, SqlState};
@@ -17,7 +16,6 @@ use super::rows::{Rows, Tag, describe, write_rows};
 use super::wire::{Closed, Wire};
 use super::{Session, Transaction};
 use crate::define;
-use crate::insert::InsertPlan;
 use crate::pg::backend;
 use crate::pg::wire_error::Notice;
 use crate::query::{self, Running};
@@ -87,10 +85,10 @@ impl Session {
         match statement {
             Statement::Sql(statement) => match statement.as_ref() {
                 ast::Statement::Insert(insert) => {
-                    let Some(shape) = insert_shape(insert) else {
+                    let Some(plan) = attempt!(self.insert_plan(insert)) else {
                         return Ok(Box::pin(self.insert_select(insert, &text, values)).await);
                     };
-                    let plan = Arc::new(attempt!(InsertPlan::new(&self.server, shape)));
+                    let plan = Arc::new(plan);
                     if let Some(whole) = whole {
                         self.keep_insert(whole, &plan);
                     }
@@ -102,6 +100,9 @@ impl Session {
                 }
             },
             Statement::Copy(copy) => Box::pin(self.copy(wire, copy)).await,
+            Statement::CreateTableAs(create) => {
+                Ok(Box::pin(self.create_table_as(wire, create, &text, values)).await)
+            }
             Statement::Execute { name, arguments } => {
                 Box::pin(self.execute_sql(wire, &name, &arguments)).await
             }
@@ -109,6 +110,7 @@ impl Session {
                 Ok(Box::pin(self.explain(options, query, &text, values)).await)
             }
             Statement::DeclareCursor(declare) => Ok(Box::pin(self.declare(declare, text, values)).await),
+            // What is rare must not take room in the frames of what is not.
             other => Ok(Box::pin(self.command(wire, other)).await),
         }
     }
@@ -160,8 +162,8 @@ impl Session {
         if let Some(work) = self.work()
             && work.snapshot.is_none()
         {
-            let all: Vec<_> = server.catalog.views().iter().map(|view| view.id()).collect();
-            let snapshot = server.engine.snapshot(&all).map_err(|e| e.into_sql(plan_error))?;
+            let snapshot =
+                server.engine.snapshot(&server.catalog.kept()).map_err(|e| e.into_sql(plan_error))?;
             work.snapshot = Some(Arc::new(snapshot));
         }
         Ok(())
@@ -191,17 +193,22 @@ impl Session {
         work: impl Future<Output = Result<Vec<Notice>>>,
     ) -> Result<Outcome> {
         let tag = tag.into();
-        self.refuse_in_block(&tag)?;
-        self.refuse_read_only(&tag)?;
+        self.begin_definition(&tag).await?;
+        let _shield = Shield::raised(&self.interrupt);
+        let notices = work.await?;
+        self.notices(wire, notices);
+        Ok(Outcome::Tag(tag))
+    }
+
+    pub(super) async fn begin_definition(&mut self, tag: &str) -> Result<()> {
+        self.refuse_in_block(tag)?;
+        self.refuse_read_only(tag)?;
         // In a string of statements it comes after those before it, and before those after it.
         if matches!(self.transaction, Transaction::Implicit(_)) {
             self.end_implicit().await?;
             self.begin_implicit();
         }
-        let _shield = Shield::raised(&self.interrupt);
-        let notices = work.await?;
-        self.notices(wire, notices);
-        Ok(Outcome::Tag(tag))
+        Ok(())
     }
 
     async fn command(&mut self, wire: &mut Wire, statement: Statement) -> Result<Outcome> {
@@ -216,6 +223,14 @@ impl Session {
             Statement::CreateStream(create) => {
                 let tag = if create.server.is_some() { "CREATE FOREIGN TABLE" } else { "CREATE STREAM" };
                 self.define(wire, tag, define::create_stream(&server, create)).await
+            }
+            Statement::CreateTable(create) => {
+                let (planner, context) = (self.planner(), self.context());
+                let work = define::create_table(&server, create, &planner, &context);
+                self.define(wire, "CREATE TABLE", work).await
+            }
+            Statement::Truncate(names) => {
+                self.define(wire, "TRUNCATE TABLE", define::truncate(&server, &names)).await
             }
             Statement::AlterStream { if_exists, name, action } => {
                 let work = define::alter_stream(&server, &name, if_exists, action);

@@ -8,7 +8,7 @@ use datafusion::common::ScalarValue;
 use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
 use sqlparser::ast;
-use tidemill_sql::insert::{Value, insert_parts, insert_shape, value};
+use tidemill_sql::insert::{Value, insert_parts, value};
 use tidemill_sql::planner::{coerce, plan_error, vars};
 use tidemill_sql::statement::{Parsed, Statement};
 use tidemill_sql::text::Context;
@@ -20,7 +20,7 @@ use super::explain::COLUMN;
 use super::rows::{Rows, Tag, text_schema};
 use super::wire::Wire;
 use super::{STATEMENTS_MAX, Session};
-use crate::insert::{InsertPlan, Parameter};
+use crate::insert::{InsertPlan, Parameter, Target};
 use crate::query;
 use crate::value::{ColumnBuilder, ValueEncoder};
 
@@ -108,19 +108,17 @@ impl Session {
     async fn plan_body(&mut self, parsed: &Parsed, given: &[Option<Type>]) -> Result<(Body, Vec<Type>)> {
         match &parsed.statement {
             Statement::Sql(statement) => match statement.as_ref() {
-                ast::Statement::Insert(insert) => match insert_shape(insert) {
-                    Some(shape) => {
-                        let plan = InsertPlan::new(&self.server, shape)?;
+                ast::Statement::Insert(insert) => match self.insert_plan(insert)? {
+                    Some(plan) => {
                         let types = plan.parameters.clone();
                         assignable(given, &types)?;
                         Ok((Body::Insert(Arc::new(plan)), types))
                     }
                     None => {
-                        let types = match insert_parts(insert) {
-                            Some((_, _, source)) => self.query_types(source, &parsed.text).await?,
-                            None => vec![],
-                        };
-                        Ok((Body::Command(None), types))
+                        let (name, columns, source) = insert_parts(insert)?;
+                        let target = Target::find(&self.server.catalog, &name)?;
+                        let source = target.source(source, &target.columns(&columns)?)?;
+                        Ok((Body::Command(None), self.query_types(&source, &parsed.text).await?))
                     }
                 },
                 statement => {

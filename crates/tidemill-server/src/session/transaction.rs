@@ -5,11 +5,12 @@ use std::sync::Arc;
 use tidemill_sql::planner::plan_error;
 use tidemill_sql::statement::Statement;
 use tidemill_sql::{Result, SqlError, SqlState};
-use tidemill_stream::engine::{Engine, WriteSet};
+use tidemill_stream::engine::{Engine, Level, WriteSet};
 use tidemill_stream::view::Snapshot;
 
 use super::Session;
 use super::interrupt::Shield;
+use crate::insert::Target;
 use crate::pg::wire_error::Notice;
 use crate::settings::Scope;
 
@@ -30,6 +31,8 @@ pub(super) enum Transaction {
 pub(super) struct Work {
     written: Option<WriteSet>,
     savepoints: Vec<Savepoint>,
+    /// A table was written to: the commit is durable whatever the setting for streams.
+    durable: bool,
     /// From REPEATABLE READ on, everything is read at one commit.
     pub(super) snapshot: Option<Arc<Snapshot>>,
 }
@@ -52,6 +55,11 @@ impl Work {
             None => &mut self.written,
         };
         slot.get_or_insert_with(|| engine.begin(false))
+    }
+
+    /// Remembers what was written to.
+    pub(super) fn note(&mut self, target: &Target) {
+        self.durable |= target.table().is_some();
     }
 
     /// Takes in a write set that was filled apart.
@@ -261,7 +269,7 @@ impl Session {
 
     /// Applies a transaction. Its settings last if it succeeds, and go back if not.
     pub(super) async fn commit_work(&mut self, work: Work) -> Result<()> {
-        let level = self.level();
+        let level = if work.durable { Level::SyncCommit } else { self.level() };
         let written = match work.into_written(&self.server.engine) {
             Ok(Some(set)) => {
                 let shield = Shield::lowered(&self.interrupt);

@@ -2,23 +2,30 @@
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch};
 use datafusion::common::ScalarValue;
 use futures::StreamExt;
 use sqlparser::ast;
+use tidemill_sql::insert::{insert_parts, insert_shape};
 use tidemill_sql::planner::{plan_error, vars};
 use tidemill_sql::types::Type;
 use tidemill_sql::{Result, SqlError, SqlState};
 use tidemill_stream::engine::Part;
-use tidemill_stream::stream::StreamDefinition;
 
 use super::execute::Outcome;
 use super::interrupt::Shield;
 use super::{Session, Transaction};
-use crate::catalog::Stream;
-use crate::insert::{InsertPlan, Parameter, event_columns, target};
+use crate::insert::{Fill, InsertPlan, Parameter, Target};
 
 impl Session {
+    /// The plan of an INSERT that needs no planner.
+    pub(super) fn insert_plan(&self, insert: &ast::Insert) -> Result<Option<InsertPlan>> {
+        match insert_shape(insert)? {
+            Some(shape) => InsertPlan::new(&self.server, shape),
+            None => Ok(None),
+        }
+    }
+
     pub(super) async fn insert_now(
         &mut self,
         plan: &InsertPlan,
@@ -26,20 +33,50 @@ impl Session {
     ) -> Result<Outcome> {
         self.start_statement();
         self.refuse_read_only("INSERT")?;
-        let events = plan.events(parameters, &self.context(), vars::now_us())?;
-        let rows = self.write_events(&plan.stream, events).await?;
+        let (arrays, rows) = plan.columns(parameters, &self.context())?;
+        let fill = self.fill(&plan.target, |place| arrays[place].is_some()).await?;
+        let events = self.events(&plan.target, &fill, arrays, rows, vars::now_us())?;
+        let rows = self.write_events(&plan.target, events).await?;
         Ok(inserted(rows))
     }
 
-    pub(super) async fn write_events(&mut self, stream: &Arc<Stream>, events: RecordBatch) -> Result<usize> {
-        let rows = events.num_rows();
+    /// What gives the columns that are not `written` their defaults.
+    pub(super) async fn fill(&mut self, target: &Target, written: impl Fn(usize) -> bool) -> Result<Fill> {
+        let Some(table) = target.table() else { return Ok(Fill::none()) };
+        let (fill, others) = Fill::of(table, written);
+        if others.is_empty() {
+            return Ok(fill);
+        }
+        let planner = self.planner();
+        fill.with_computed(others, &planner).await
+    }
+
+    /// Rows that are complete, and that the target takes.
+    fn events(
+        &self,
+        target: &Target,
+        fill: &Fill,
+        mut arrays: Vec<Option<ArrayRef>>,
+        rows: usize,
+        arrival_us: i64,
+    ) -> Result<RecordBatch> {
+        let context = self.context();
+        fill.apply(&mut arrays, rows, &context, || self.vars())?;
+        let events = target.stream().events(arrays, rows, arrival_us)?;
+        target.check(&events, &context).map_err(|(_, error)| error)?;
+        Ok(events)
+    }
+
+    pub(super) async fn write_events(&mut self, target: &Target, events: RecordBatch) -> Result<usize> {
+        let (rows, stream) = (events.num_rows(), target.stream());
         stream.count(rows, events.get_array_memory_size());
-        let targets = self.targets()?;
-        let (server, level) = (Arc::clone(&self.server), self.level());
+        let targets = self.targets_of(target)?;
+        let (server, level) = (Arc::clone(&self.server), self.level_of(target));
         match self.work() {
             Some(work) => {
                 let set = work.set(&server.engine);
                 set.add(stream.id(), targets.as_deref(), &events).map_err(|e| e.into_sql(plan_error))?;
+                work.note(target);
                 self.check_written()?;
             }
             None => {
@@ -65,7 +102,7 @@ impl Session {
         }
     }
 
-    /// INSERT … SELECT: the query's rows are cast to the stream's columns and written in one write set.
+    /// INSERT … SELECT: the query's rows are cast to the target's columns and written in one write set.
     pub(super) async fn insert_select(
         &mut self,
         insert: &ast::Insert,
@@ -73,35 +110,32 @@ impl Session {
         values: Vec<ScalarValue>,
     ) -> Result<Outcome> {
         self.refuse_read_only("INSERT")?;
-        let (name, columns, source) = tidemill_sql::insert::insert_parts(insert).ok_or_else(|| {
-            SqlError::unsupported("this form of INSERT is not supported")
-                .with_position(1)
-                .with_hint("INSERT INTO stream (columns) VALUES … or SELECT … is.")
-        })?;
-        let stream = target(&self.server, &name)?;
-        let columns = event_columns(&stream, &columns)?;
-        let statement = ast::Statement::Query(Box::new(source.clone()));
+        let (name, columns, source) = insert_parts(insert)?;
+        let target = Target::find(&self.server.catalog, &name)?;
+        let columns = target.columns(&columns)?;
+        let source = target.source(source, &columns)?;
+        let statement = ast::Statement::Query(Box::new(source.into_owned()));
         let mut running = self.run_query(&statement, text, values).await?;
         let width = running.schema.fields().len();
         if width > columns.len() {
             return Err(SqlError::syntax("INSERT has more expressions than target columns"));
         }
-        let schema = stream.definition.event_schema();
+        let places: Vec<_> = columns.iter().take(width).flatten().map(|(place, _)| *place).collect();
+        let fill = self.fill(&target, |place| places.contains(&place)).await?;
         let vars = self.vars();
         let own = matches!(self.transaction, Transaction::None);
         self.begin_implicit();
         let mut rows = 0;
         while let Some(batch) = running.stream.next().await {
             let batch = batch.map_err(plan_error)?;
-            let mut arrays = vec![None; schema.fields().len()];
+            let mut arrays = vec![None; target.stream().width()];
             for (i, (array, field)) in batch.columns().iter().zip(running.schema.fields()).enumerate() {
                 let Some((place, ty)) = columns[i] else { continue };
                 let from = Type::of_field(field)?;
                 arrays[place] = Some(tidemill_sql::function::cast::cast(array, from, ty, false, &vars)?);
             }
-            let events = StreamDefinition::event_batch(&schema, arrays, batch.num_rows(), self.began_us)
-                .map_err(plan_error)?;
-            rows += self.write_events(&stream, events).await?;
+            let events = self.events(&target, &fill, arrays, batch.num_rows(), self.began_us)?;
+            rows += self.write_events(&target, events).await?;
         }
         if own {
             self.end_implicit().await?;

@@ -1,4 +1,4 @@
-//! `pg_class` and `pg_attribute`: relations and their columns, the users' and the system's.
+//! `pg_class`, `pg_attribute` and `pg_attrdef`: relations and their columns, the users' and the system's.
 //!
 //! A stream is a foreign table, as in PipelineDB 1.x. A continuous view is a view; what PipelineDB 0.8 wrote as
 //! `relkind = 'C'` is understood by the planner, which looks for the option that all continuous views have.
@@ -13,16 +13,19 @@ use tidemill_stream::stream::ARRIVAL;
 use super::datatype::{self, DataType};
 use super::namespace::{OWNER_OID, namespace_oid};
 use super::{FUNCTION_RESULT, Fillers, PG_CATALOG, Rows, Snapshot, SystemRelation, all};
-use crate::catalog::Relation;
+use crate::catalog::{Relation, Table};
 use crate::tables::SCHEMA;
 
-pub(super) const FILLERS: Fillers =
-    &[(PG_CATALOG, "pg_class", classes), (PG_CATALOG, "pg_attribute", attributes)];
+pub(super) const FILLERS: Fillers = &[
+    (PG_CATALOG, "pg_class", classes),
+    (PG_CATALOG, "pg_attribute", attributes),
+    (PG_CATALOG, "pg_attrdef", defaults),
+];
 
 /// Rows that a plan without statistics is to expect, as PostgreSQL says "never analyzed".
 const UNKNOWN_ROWS: f64 = -1.0;
 
-/// A stream, a view or a system relation: what the catalogs say of all relations.
+/// A stream, a view, a table or a system relation: what the catalogs say of all relations.
 #[derive(Debug)]
 pub struct Class {
     pub oid: u32,
@@ -40,6 +43,8 @@ pub struct Attribute {
     pub ty: &'static DataType,
     pub typmod: i32,
     pub not_null: bool,
+    /// The number and the text of its default.
+    pub default: Option<(u32, String)>,
 }
 
 impl Class {
@@ -53,13 +58,14 @@ impl Class {
                 ('v', Some(options), fields(&view.table.schema())?)
             }
             Relation::PlainView(view) => ('v', None, view.columns().to_vec()),
+            Relation::Table(table) => return Self::of_table(table),
         };
         // The arrival time comes after the columns that were declared, as in PipelineDB 1.x.
         let (arrival, declared): (Vec<_>, Vec<_>) =
             columns.into_iter().partition(|(name, _)| kind == 'f' && name == ARRIVAL);
         let columns = declared.into_iter().chain(arrival).map(|(name, ty)| {
             let row = datatype::of_type(ty)?;
-            Ok(Attribute { name, ty: row, typmod: ty.typmod, not_null: false })
+            Ok(Attribute { name, ty: row, typmod: ty.typmod, not_null: false, default: None })
         });
         Ok(Self {
             oid: relation.oid(),
@@ -71,6 +77,26 @@ impl Class {
         })
     }
 
+    fn of_table(table: &Table) -> Result<Self> {
+        let columns = table.object.columns.iter().enumerate().map(|(i, column)| {
+            Ok(Attribute {
+                name: column.name.clone(),
+                ty: datatype::of_type(column.ty)?,
+                typmod: column.ty.typmod,
+                not_null: column.not_null,
+                default: table.default(i).map(|default| (column.default_oid, default.shown(column.ty))),
+            })
+        });
+        Ok(Self {
+            oid: table.oid,
+            schema: SCHEMA,
+            name: table.object.name.clone(),
+            kind: 'r',
+            options: None,
+            columns: columns.collect::<Result<_>>()?,
+        })
+    }
+
     pub fn of_system(relation: &SystemRelation) -> Result<Self> {
         let columns = relation.columns.iter().map(|column| {
             let ty = match DataType::of_shown(column.shown) {
@@ -78,7 +104,8 @@ impl Class {
                 None => datatype::of_type(column.ty)?,
             };
             let name = column.name.to_string();
-            Ok(Attribute { name, ty, typmod: column.ty.typmod, not_null: column.not_null })
+            let (typmod, not_null) = (column.ty.typmod, column.not_null);
+            Ok(Attribute { name, ty, typmod, not_null, default: None })
         });
         Ok(Self {
             oid: relation.oid,
@@ -88,6 +115,11 @@ impl Class {
             options: None,
             columns: columns.collect::<Result<_>>()?,
         })
+    }
+
+    /// Whether INSERT is for it: a stream, or a table of a user.
+    pub fn takes_rows(&self) -> bool {
+        self.kind == 'f' || (self.kind == 'r' && self.schema == SCHEMA)
     }
 
     /// All relations, the system's first.
@@ -113,7 +145,7 @@ fn classes(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
             ("relkind", class.kind.into()),
             ("relnatts", class.columns.len().into()),
             ("relispopulated", true.into()),
-            ("relreplident", 'n'.into()),
+            ("relreplident", if class.kind == 'r' { 'd' } else { 'n' }.into()),
             ("reloptions", class.options.into()),
         ])?;
     }
@@ -136,6 +168,7 @@ fn attributes(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
                 ("attalign", column.ty.align.into()),
                 ("attstorage", column.ty.storage.into()),
                 ("attnotnull", column.not_null.into()),
+                ("atthasdef", column.default.is_some().into()),
                 ("attislocal", true.into()),
                 ("attcollation", column.ty.collation.into()),
             ])?;
@@ -149,20 +182,36 @@ pub fn column_names(relation: &Relation) -> Result<Vec<String>> {
     Ok(Class::of_user(relation)?.columns.into_iter().map(|column| column.name).collect())
 }
 
+fn defaults(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
+    for class in Class::every(snapshot)? {
+        for (i, column) in class.columns.into_iter().enumerate() {
+            let Some((oid, text)) = column.default else { continue };
+            rows.add([
+                ("oid", oid.into()),
+                ("adrelid", class.oid.into()),
+                ("adnum", (i + 1).into()),
+                ("adbin", text.into()),
+            ])?;
+        }
+    }
+    Ok(())
+}
+
 /// The query of a view, as `pg_get_viewdef` shows it.
 pub fn definition(relation: &Relation) -> Option<String> {
     let query = match relation {
         Relation::View(view) => &view.object.query,
         Relation::PlainView(view) => &view.object.query,
-        Relation::Stream(_) => return None,
+        Relation::Stream(_) | Relation::Table(_) => return None,
     };
     Some(format!(" {};", query.trim().trim_end_matches(';')))
 }
 
-/// Bytes on disk: a stream keeps nothing, a view its runs. What is in the log belongs to the database.
+/// Bytes on disk: a stream keeps nothing, a view and a table their runs. What is in the log belongs to the database.
 pub fn disk_bytes(relation: &Relation) -> u64 {
     match relation {
         Relation::View(view) => view.view.disk_bytes(),
+        Relation::Table(table) => table.view.disk_bytes(),
         Relation::Stream(_) | Relation::PlainView(_) => 0,
     }
 }

@@ -51,9 +51,9 @@ fn tables(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
         rows.add([
             ("table_catalog", DATABASE.into()),
             ("table_schema", class.schema.into()),
-            ("table_name", class.name.into()),
+            ("table_name", class.name.as_str().into()),
             ("table_type", kind.into()),
-            ("is_insertable_into", yes(class.kind == 'f').into()),
+            ("is_insertable_into", yes(class.takes_rows()).into()),
             ("is_typed", "NO".into()),
         ])?;
     }
@@ -84,6 +84,7 @@ fn add_column(rows: &mut Rows, class: &Class, number: usize, column: &Attribute)
         ("table_name", class.name.as_str().into()),
         ("column_name", column.name.as_str().into()),
         ("ordinal_position", number.into()),
+        ("column_default", column.default.as_ref().map(|(_, text)| text.as_str()).into()),
         ("is_nullable", yes(!column.not_null).into()),
         ("data_type", if is_array { "ARRAY" } else { column.ty.shown }.into()),
         ("character_maximum_length", limits.characters.into()),

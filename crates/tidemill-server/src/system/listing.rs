@@ -19,11 +19,13 @@ pub(super) const FILLERS: Fillers = &[
 ];
 
 /// PostgreSQL counts tables only here, not foreign tables.
-fn tables(_: &Snapshot, rows: &mut Rows) -> Result<()> {
-    for relation in all().iter().filter(|r| r.kind == 'r') {
+fn tables(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
+    let system = all().iter().filter(|r| r.kind == 'r').map(|r| (r.schema, r.name));
+    let user = snapshot.relations.iter().filter(|r| matches!(r, Relation::Table(_)));
+    for (schema, name) in system.chain(user.map(|r| (SCHEMA, r.name()))) {
         rows.add([
-            ("schemaname", relation.schema.into()),
-            ("tablename", relation.name.into()),
+            ("schemaname", schema.into()),
+            ("tablename", name.into()),
             ("tableowner", ROLES[0].name.into()),
             ("hasindexes", false.into()),
             ("hasrules", false.into()),
@@ -63,6 +65,7 @@ fn statistics(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
             Relation::View(view) => (0, view.view.size().0),
             // It has no rows of its own.
             Relation::PlainView(_) => continue,
+            Relation::Table(table) => (table.stream.stats.rows.load(Ordering::Relaxed), table.view.size().0),
         };
         rows.add([
             ("relid", relation.oid().into()),

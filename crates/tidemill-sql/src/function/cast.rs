@@ -41,6 +41,16 @@ pub fn expr(expr: Expr, from: Type, to: Type, explicit: bool) -> Result<Expr> {
     Ok(ScalarUDF::new_from_impl(udf).call(vec![expr]))
 }
 
+/// A value of a type that is held like `to`, named as `to`.
+pub fn relabel(expr: Expr, to: Type) -> Expr {
+    let metadata = FieldMetadata::from(&to.field(""));
+    if let Expr::Literal(value, _) = expr {
+        return Expr::Literal(value, Some(metadata).filter(|metadata| !metadata.is_empty()));
+    }
+    let signature = Signature::user_defined(Volatility::Immutable);
+    ScalarUDF::new_from_impl(CastUdf { from: to, to, explicit: false, signature }).call(vec![expr])
+}
+
 /// A literal of unknown type, read as `to`.
 pub fn literal(value: ScalarValue, to: Type, explicit: bool) -> Result<Expr> {
     match value {

@@ -47,8 +47,10 @@ impl StatementParser<'_> {
             self.drop(ObjectKind::Table)
         } else if self.words(&["TRUNCATE", "CONTINUOUS", "VIEW"]) {
             Ok(Statement::TruncateContinuousView(self.names()?))
+        } else if self.words(&["TRUNCATE"]) {
+            self.truncate()
         } else {
-            return Ok(None);
+            return self.table_statement();
         };
         found.map(Some)
     }
@@ -169,12 +171,18 @@ impl StatementParser<'_> {
         Ok(Statement::CreateStream(CreateStream { if_not_exists, name, columns, like, server }))
     }
 
-    fn column(&mut self) -> Result<Column> {
+    /// The name and the type of a column.
+    pub(super) fn typed_column(&mut self) -> Result<Column> {
         let position = self.next_position();
         let name = self.identifier()?;
         let type_position = self.next_position();
         let data_type = self.run(|p| p.parse_data_type())?;
         let ty = type_of(&data_type).map_err(|e| e.with_position(type_position))?;
+        Ok(Column { name, ty, position })
+    }
+
+    fn column(&mut self) -> Result<Column> {
+        let column = self.typed_column()?;
         let constraint = self.next_position();
         if self
             .parser
@@ -187,7 +195,7 @@ impl StatementParser<'_> {
                     "Filter in the WHERE clause of a continuous view, or COALESCE to a default there.",
                 ));
         }
-        Ok(Column { name, ty, position })
+        Ok(column)
     }
 
     fn alter(&mut self, stream: bool) -> Result<Statement> {

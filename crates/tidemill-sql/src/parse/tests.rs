@@ -118,6 +118,45 @@ fn copy_takes_both_kinds_of_options() {
 }
 
 #[test]
+fn tables_are_created_and_emptied() {
+    let Statement::CreateTable(t) = one(
+        "CREATE TABLE IF NOT EXISTS t (a int NOT NULL DEFAULT 1 + 2, \"B\" varchar(3) DEFAULT 'x' NULL, \
+         c timestamptz(3) CONSTRAINT given NOT NULL DEFAULT now())",
+    ) else {
+        panic!()
+    };
+    let shown = |c: &crate::statement::TableColumn| {
+        (c.column.name.clone(), c.not_null, c.default.as_ref().map(|d| d.text.clone()))
+    };
+    let wanted = [("a", true, Some("1 + 2")), ("B", false, Some("'x'")), ("c", true, Some("now()"))];
+    let wanted = wanted.map(|(name, not_null, text)| (name.to_string(), not_null, text.map(String::from)));
+    assert_eq!(t.columns.iter().map(shown).collect::<Vec<_>>(), wanted);
+    let Statement::CreateTableAs(t) = one("CREATE TABLE t (a, b) AS SELECT 1, 2 WITH NO DATA") else {
+        panic!()
+    };
+    assert_eq!((t.columns.as_slice(), t.with_data), (["a".to_string(), "b".into()].as_slice(), false));
+    assert!(matches!(one("CREATE TABLE t AS VALUES (1)"), Statement::CreateTableAs(t) if t.with_data));
+    assert!(matches!(one("TRUNCATE a, ONLY public.b * RESTART IDENTITY CASCADE"),
+        Statement::Truncate(names) if names.len() == 2));
+    for (sql, message, position) in [
+        ("CREATE TABLE t (a int PRIMARY KEY)", "PRIMARY KEY is not supported", 23),
+        ("CREATE TABLE t (a int, UNIQUE (a))", "UNIQUE is not supported", 24),
+        ("CREATE TABLE t (a serial)", "type serial is not supported", 19),
+        ("CREATE TEMP TABLE t (a int)", "temporary and unlogged tables are not supported", 8),
+        ("CREATE TABLE t (a int) WITH (x = 1)", "WITH of a table is not supported", 24),
+        ("CREATE TABLE t ()", "a table without columns is not supported", 14),
+        (
+            "CREATE TABLE t (a int NULL NOT NULL)",
+            "conflicting NULL/NOT NULL declarations for column \"a\" of table \"t\"",
+            28,
+        ),
+        ("CREATE TABLE t (a int,)", "syntax error at or near \")\"", 23),
+    ] {
+        assert_eq!(error(sql), (message.into(), Some(position)), "{sql}");
+    }
+}
+
+#[test]
 fn errors_point_at_the_place() {
     assert_eq!(error("SELECT 1; SELEC 2"), ("syntax error at or near \"SELEC\"".into(), Some(11)));
     assert_eq!(error("SELECT * FROM"), ("syntax error at end of input".into(), Some(14)));
@@ -132,7 +171,7 @@ fn errors_point_at_the_place() {
 fn inserts_are_recognised() {
     let shape = |sql: &str| match one(sql) {
         Statement::Sql(s) => match *s {
-            sqlparser::ast::Statement::Insert(insert) => insert_shape(&insert),
+            sqlparser::ast::Statement::Insert(insert) => insert_shape(&insert).ok().flatten(),
             _ => None,
         },
         _ => None,

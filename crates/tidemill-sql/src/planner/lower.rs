@@ -3,7 +3,7 @@
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::{BinaryExpr, Case, InList, Unnest};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{Expr, Operator, lit};
+use datafusion::logical_expr::{Expr, ExprSchemable, Operator, lit};
 use sqlparser::ast::BinaryOperator;
 
 use super::coerce::{self, Context};
@@ -11,7 +11,7 @@ use super::marker;
 use super::place::{self, Places};
 use super::resolve::{self, Arg};
 use crate::error::{Result, SqlError, SqlState};
-use crate::function::{self, Param, external, registry};
+use crate::function::{self, Param, cast, external, registry};
 use crate::types::{Scalar, Type};
 
 /// PostgreSQL's operators and functions for DataFusion's SQL planner.
@@ -258,11 +258,19 @@ impl Scope<'_> {
     }
 
     /// The first expression in the type that all have in common.
+    /// The first of the expressions as the common type of the others, which are examples of all that is in its column.
     fn unify(&self, exprs: Vec<Expr>, what: &str) -> Result<Expr> {
         let types = self.types_of(&exprs)?;
-        let target = self.common(what, &numbered(&types))?;
+        let target = self.common(what, numbered(&types).get(1..).unwrap_or_default())?;
         let first = exprs.into_iter().next().ok_or_else(|| SqlError::internal("nothing to unify"))?;
-        self.cast(0, first, types[0], target, Context::Implicit)
+        let value = self.cast(0, first, types[0], target, Context::Implicit)?;
+        // DataFusion compares what the fields of all rows say, and a text literal says that its type is known.
+        let (_, field) = value.to_field(self.schema).map_err(super::plan_error)?;
+        Ok(if *field.metadata() == *target.field("").metadata() {
+            value
+        } else {
+            cast::relabel(value, target)
+        })
     }
 
     fn logical(&self, name: &str, op: Operator, left: Expr, right: Expr) -> Result<Expr> {

@@ -187,7 +187,7 @@ fn restore_ordinal(expr: &mut Expr) {
 const VALUES_KINDS_MAX: usize = 16;
 
 /// Each column of VALUES has the common type of its rows. A row is planned by itself, so where the rows may differ each
-/// value is accompanied by one example of every other kind in its column.
+/// value is accompanied by one example of every kind in its column, in their order.
 fn unify_columns(values: &mut ast::Values) {
     let columns = values.rows.first().map_or(0, |row| row.content.len());
     for column in 0..columns {
@@ -198,13 +198,14 @@ fn unify_columns(values: &mut ast::Values) {
                 kinds.push((kind, expr.clone()));
             }
         }
-        if kinds.len() < 2 || kinds.len() > VALUES_KINDS_MAX {
+        // One literal and one computed value of a type differ in what DataFusion knows of them.
+        let alike = kinds.len() < 2 && !(values.rows.len() > 1 && kinds.iter().any(|(_, e)| is_cast(e)));
+        if alike || kinds.len() > VALUES_KINDS_MAX {
             continue;
         }
         for expr in values.rows.iter_mut().filter_map(|row| row.content.get_mut(column)) {
-            let own = kind(expr);
             let mut all = vec![std::mem::replace(expr, Expr::value(Value::Null))];
-            all.extend(kinds.iter().filter(|(k, _)| *k != own).map(|(_, example)| example.clone()));
+            all.extend(kinds.iter().map(|(_, example)| example.clone()));
             *expr = marker::op(marker::UNIFY, marker::pack(all), marker::text("VALUES"));
             place::annotate(expr, 0);
         }
@@ -219,13 +220,14 @@ fn kind(expr: &Expr) -> String {
             Value::Placeholder(_) => expr.to_string(),
             _ => "unknown".into(),
         },
-        Expr::BinaryOp { op, right, .. }
-            if marker::is(op, marker::LITERAL) || marker::is(op, marker::CAST) =>
-        {
-            right.to_string()
-        }
+        Expr::BinaryOp { right, .. } if is_cast(expr) => right.to_string(),
         other => other.to_string(),
     }
+}
+
+fn is_cast(expr: &Expr) -> bool {
+    matches!(expr, Expr::BinaryOp { op, .. }
+        if marker::is(op, marker::LITERAL) || marker::is(op, marker::CAST))
 }
 
 pub(super) fn boolean(expr: Expr, place: &str) -> Expr {

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::engine::commit::Committer;
-use crate::engine::maintain;
 use crate::engine::record::{self, Persisted};
+use crate::engine::run_store::run_name;
 use crate::error::{Error, Result};
 use crate::log::LogError;
 use crate::run::Run;
-use crate::view::{View, ViewId};
+use crate::view::{Layer, View, ViewId};
 
 /// The log may grow to this many times the size of the state in memory before a checkpoint is due.
 const LOG_PER_STATE: u64 = 2;
@@ -88,16 +88,16 @@ impl Committer {
     fn write_checkpoint(&mut self) -> Result<Vec<Arc<Run>>> {
         let mut views: Vec<(ViewId, Persisted, Vec<Arc<Run>>)> = Vec::new();
         for view in self.views() {
-            let frozen = view.state.lock().freeze()?;
-            let states = view.plan.aggregation.combine(&frozen.batches);
+            let Layer { runs, batches } = view.state.lock().committed()?;
+            let states = view.plan.aggregation.combine(&batches);
             // A sum that left its type's range can't be combined; the parts can still be kept apart.
             let batches = match states {
                 Ok(states) if states.num_rows() > 0 => vec![states],
                 Ok(_) => Vec::new(),
-                Err(_) => frozen.batches.iter().map(|states| (**states).clone()).collect(),
+                Err(_) => batches.iter().map(|states| (**states).clone()).collect(),
             };
-            let runs = frozen.runs.iter().map(|r| maintain::run_name(r)).collect();
-            views.push((view.id, Persisted { runs, batches }, frozen.runs));
+            let names = runs.iter().map(|r| run_name(r)).collect();
+            views.push((view.id, Persisted { runs: names, batches }, runs));
         }
         let mut payload = Vec::new();
         record::encode_checkpoint(views.iter().map(|(id, persisted, _)| (*id, persisted)), &mut payload)?;

@@ -10,11 +10,11 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::engine::fold_group::{Group, fold_group};
 use crate::engine::maintain::Maintainer;
-use crate::engine::recover::Recovered;
 use crate::engine::thread::{spawn, spawn_background};
 use crate::engine::{Level, Part, Shared, Write, record};
 use crate::error::{Error, Result, disk_full};
 use crate::log::{Log, LogError, Lsn};
+use crate::run::Run;
 use crate::view::ViewId;
 
 /// Writes in one commit group at most.
@@ -23,6 +23,12 @@ const GROUP_WRITES_MAX: usize = 4096;
 const INLINE_BYTES_MAX: usize = 64 << 10;
 /// What was acknowledged without a sync is synced this much later at most.
 const LAZY_SYNC: Duration = Duration::from_millis(10);
+/// What the states may take beyond their limit before writers wait, at least.
+const MEMORY_SLACK_MIN: usize = 16 << 20;
+/// So long for one group: a disk that is full is for the log to notice.
+const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
+/// Of the buffer of a record.
+const PAYLOAD_BYTES_KEPT: usize = 1 << 20;
 /// How often the committer looks whether states want merging while nothing is written.
 const IDLE: Duration = Duration::from_millis(200);
 
@@ -220,11 +226,7 @@ fn group_end(writes: &[Write]) -> usize {
     writes.iter().position(truncates).unwrap_or(writes.len()).min(GROUP_WRITES_MAX)
 }
 
-pub(super) fn start(
-    shared: &Arc<Shared>,
-    log: Log,
-    recovered: Recovered,
-) -> std::io::Result<Vec<JoinHandle<()>>> {
+pub(super) fn start(shared: &Arc<Shared>, log: Log) -> std::io::Result<Vec<JoinHandle<()>>> {
     let folder = {
         let shared = Arc::clone(shared);
         spawn("folder", move || fold_forever(&shared))?
@@ -234,7 +236,7 @@ pub(super) fn start(
         spawn("committer", move || committer.run())?
     };
     let maintainer = {
-        let mut maintainer = Maintainer::new(Arc::clone(shared), recovered.cache, recovered.next_run);
+        let maintainer = Maintainer::new(Arc::clone(shared));
         spawn_background("maintainer", move || maintainer.run())?
     };
     Ok(vec![folder, committer, maintainer])
@@ -269,6 +271,7 @@ impl Committer {
         let shared = Arc::clone(&self.shared);
         let _abandon = Abandon(&shared.queue);
         loop {
+            self.wait_for_memory();
             let patience = if self.unsynced_since.is_some() { LAZY_SYNC } else { IDLE };
             match shared.queue.next(patience, shared.options.commit_delay) {
                 Next::Fold(writes) => self.commit(fold_group(&shared, writes)),
@@ -283,15 +286,26 @@ impl Committer {
         self.checkpoint_at_end();
     }
 
+    /// Writers that outrun the maintenance thread wait until it has written states to disk.
+    fn wait_for_memory(&self) {
+        let limit = self.shared.options.memory_bytes;
+        let over = || self.shared.memory.load(Ordering::Relaxed) > limit + (limit / 4).max(MEMORY_SLACK_MIN);
+        if over() {
+            self.shared.maintenance.flush_and_wait(&[], MEMORY_PATIENCE);
+        }
+    }
+
     fn commit(&mut self, group: Group) {
-        let Group { deltas, truncate, writes, failed } = group;
+        let Group { deltas, emptied, writes, failed } = group;
         for (write, error) in failed {
+            self.retire_runs(&write);
             self.answer(write, Err(error));
         }
         let level = writes.iter().map(|w| w.level).max().unwrap_or(Level::Async);
-        let logged = self.log_commit(&deltas, truncate, level);
+        let runs: Vec<_> = writes.iter().flat_map(|w| &w.parts).filter_map(Part::as_runs).collect();
+        let logged = self.log_commit(&deltas, &runs, &emptied, level);
         match logged {
-            Ok(()) => self.apply(&deltas, truncate, writes),
+            Ok(()) => self.apply(&deltas, runs, &emptied, writes),
             Err(error) => self.refuse(writes, error),
         }
     }
@@ -300,7 +314,10 @@ impl Committer {
     fn refuse(&mut self, writes: Vec<Write>, error: Error) {
         let text = error.to_string();
         let full = matches!(error, Error::Log(LogError::DiskFull(_)));
-        if !full && !matches!(error, Error::Log(LogError::TooLarge { .. })) {
+        if full || matches!(error, Error::Log(LogError::TooLarge { .. })) {
+            writes.iter().for_each(|write| self.retire_runs(write));
+        } else {
+            // Nobody knows what is in the log.
             self.give_up(&text);
         }
         let mut first = Some(error);
@@ -313,10 +330,17 @@ impl Committer {
         }
     }
 
+    /// What a write has put into runs is not wanted.
+    fn retire_runs(&self, write: &Write) {
+        let runs = write.parts.iter().filter_map(Part::as_runs);
+        self.shared.maintenance.retire(runs.flat_map(|(_, runs)| runs));
+    }
+
     fn log_commit(
         &mut self,
         deltas: &[(ViewId, RecordBatch)],
-        truncate: Option<ViewId>,
+        runs: &[(ViewId, Vec<Arc<Run>>)],
+        emptied: &[ViewId],
         level: Level,
     ) -> Result<()> {
         if let Some(cause) = self.shared.fatal.cause() {
@@ -325,16 +349,18 @@ impl Committer {
         if self.lacks_commits() {
             self.checkpoint_with_reserve()?;
         }
-        if let Some(view) = truncate {
-            self.payload.clear();
-            record::encode_truncate(view, &mut self.payload);
-            self.append(record::TRUNCATE)?;
-        }
-        if !deltas.is_empty() {
-            self.payload.clear();
+        self.payload.clear();
+        if !emptied.is_empty() || !runs.is_empty() {
+            record::encode_emptied(emptied, &mut self.payload);
+            record::encode_runs(runs, &mut self.payload);
+            record::encode_commit(deltas, &mut self.payload)?;
+            self.append(record::FULL_COMMIT)?;
+        } else if !deltas.is_empty() {
             record::encode_commit(deltas, &mut self.payload)?;
             self.append(record::COMMIT)?;
         }
+        // One large commit need not cost its memory for ever.
+        self.payload.shrink_to(PAYLOAD_BYTES_KEPT);
         if level == Level::SyncCommit {
             self.sync()?;
         }
@@ -361,20 +387,35 @@ impl Committer {
         Ok(())
     }
 
-    fn apply(&mut self, deltas: &[(ViewId, RecordBatch)], truncate: Option<ViewId>, writes: Vec<Write>) {
+    fn apply(
+        &mut self,
+        deltas: &[(ViewId, RecordBatch)],
+        runs: Vec<(ViewId, Vec<Arc<Run>>)>,
+        emptied: &[ViewId],
+        writes: Vec<Write>,
+    ) {
+        // Until the next checkpoint a start may ask for them, whatever becomes of the views.
+        self.shared.maintenance.name(runs.iter().flat_map(|(_, runs)| runs).cloned());
         {
             let gate = self.shared.gate.lock();
-            if let Some(view) = truncate.and_then(|id| self.shared.view(id)) {
+            for view in emptied.iter().filter_map(|id| self.shared.view(*id)) {
                 let mut state = view.state.lock();
                 self.shared.maintenance.retire(state.runs().iter().cloned());
                 if let Err(error) = state.clear() {
-                    tracing::error!(view = view.id.0, %error, "could not truncate a view");
+                    tracing::error!(view = view.id.0, %error, "could not empty a view");
+                }
+            }
+            for (id, runs) in runs {
+                match self.shared.view(id) {
+                    Some(view) => runs.into_iter().for_each(|run| view.state.lock().add_run(run)),
+                    None => self.shared.maintenance.retire(runs),
                 }
             }
             for (id, delta) in deltas {
                 // A view that was dropped meanwhile wants nothing.
                 if let Some(view) = self.shared.view(*id) {
                     view.apply(delta);
+                    self.shared.memory.fetch_add(delta.get_array_memory_size(), Ordering::Relaxed);
                 }
             }
             for running in writes.iter().filter_map(|w| w.running.as_ref()) {

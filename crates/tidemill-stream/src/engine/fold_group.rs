@@ -20,7 +20,8 @@ const JOIN_ROWS_BELOW: usize = 256;
 /// A commit group, folded.
 pub(super) struct Group {
     pub deltas: Vec<(ViewId, RecordBatch)>,
-    pub truncate: Option<ViewId>,
+    /// Views that are emptied before the deltas are applied.
+    pub emptied: Vec<ViewId>,
     pub writes: Vec<Write>,
     /// Writes that could not be folded; nothing of them is in `deltas`.
     pub failed: Vec<(Write, Error)>,
@@ -28,23 +29,25 @@ pub(super) struct Group {
 
 /// Folds all writes at once and, if one of them fails, each alone, so that only the culprit is refused.
 pub(super) fn fold_group(shared: &Shared, writes: Vec<Write>) -> Group {
-    let truncate = writes.iter().flat_map(|w| &w.parts).find_map(|p| match p {
-        Part::Truncate { view } => Some(*view),
-        _ => None,
-    });
+    let emptied: Vec<ViewId> = writes
+        .iter()
+        .flat_map(|w| &w.parts)
+        .filter_map(|p| if let Part::Truncate { view } = p { Some(*view) } else { None })
+        .collect();
     let all: Vec<&Part> = writes.iter().flat_map(|w| &w.parts).collect();
     match Folding::new(shared).fold(&all) {
-        Ok(deltas) => Group { deltas, truncate, writes, failed: Vec::new() },
+        Ok(deltas) => Group { deltas, emptied, writes, failed: Vec::new() },
         Err(error) if writes.len() == 1 => {
             let failed = writes.into_iter().zip([error]).collect();
-            Group { deltas: Vec::new(), truncate, writes: Vec::new(), failed }
+            Group { deltas: Vec::new(), emptied: Vec::new(), writes: Vec::new(), failed }
         }
-        Err(_) => fold_one_by_one(shared, writes, truncate),
+        Err(_) => fold_one_by_one(shared, writes),
     }
 }
 
-fn fold_one_by_one(shared: &Shared, writes: Vec<Write>, truncate: Option<ViewId>) -> Group {
-    let mut group = Group { deltas: Vec::new(), truncate, writes: Vec::new(), failed: Vec::new() };
+fn fold_one_by_one(shared: &Shared, writes: Vec<Write>) -> Group {
+    // A write that empties views is a group of its own.
+    let mut group = Group { deltas: Vec::new(), emptied: Vec::new(), writes: Vec::new(), failed: Vec::new() };
     let mut states: Vec<Part> = Vec::new();
     for write in writes {
         let parts: Vec<&Part> = write.parts.iter().collect();
@@ -96,7 +99,7 @@ impl<'a> Folding<'a> {
                     self.fold_pending(&mut pending)?;
                     self.merge(*view, states)?;
                 }
-                Part::Truncate { .. } => {}
+                Part::Runs { .. } | Part::Truncate { .. } => {}
             }
         }
         self.fold_pending(&mut pending)?;

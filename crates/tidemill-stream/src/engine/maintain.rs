@@ -1,29 +1,24 @@
 //! The maintenance thread: merges frozen states in memory, writes large ones to runs, merges runs, removes old files.
 
 use std::ops::Bound;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use arrow::array::{ArrayRef, Int64Array, RecordBatch};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
 use crate::engine::Shared;
-use crate::error::Result;
-use crate::fold::Aggregation;
-use crate::run::{BlockCache, KeyEncoder, Merge, Run, RunWriter, sort_by_key};
+use crate::error::{Error, Result};
+use crate::run::Run;
 use crate::ttl::Alive;
-use crate::view::{States, View};
+use crate::view::{View, ViewId};
 use crate::window;
 
-pub(super) const RUN_DIR: &str = "run";
 /// So many neighbouring runs of similar size are merged into one.
 const RUNS_MERGE_MIN: usize = 4;
-/// The rows of a view without aggregates are numbered: the number of their first run, then this many bits within it.
-const ROWS_OF_RUN_BITS: u32 = 32;
+/// What is merged in memory takes at most this part of what the states may take: a merge needs its room once more.
+const MERGED_PARTS_MIN: usize = 8;
 /// How often the thread looks for something to do.
 const PERIOD: Duration = Duration::from_millis(20);
 
@@ -32,17 +27,22 @@ const PERIOD: Duration = Duration::from_millis(20);
 pub(super) struct Maintenance {
     state: Mutex<State>,
     wake: Condvar,
+    flushed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
     stop: bool,
     flush_wanted: bool,
+    /// Views that are to be flushed however small they are.
+    flush_views: Vec<ViewId>,
     flush_done: bool,
     /// Views whose expired groups are to go now, and where to tell how many went.
     burials: Vec<(Arc<View>, oneshot::Sender<Result<u64>>)>,
+    /// Flushes that were done or tried.
+    flushes: u64,
     checkpointing: bool,
-    /// The runs that the last checkpoint names: they stay on disk.
+    /// The runs that the last checkpoint and the commits after it name: they stay on disk.
     named: Vec<Arc<Run>>,
     /// Runs that no view has any more; their files go when no checkpoint names them.
     retired: Vec<Arc<Run>>,
@@ -55,6 +55,20 @@ impl Maintenance {
         self.wake.notify_one();
     }
 
+    /// Returns when a flush that begins now is done, or has failed, or takes too long.
+    pub(super) fn flush_and_wait(&self, views: &[ViewId], patience: Duration) {
+        let mut state = self.state.lock();
+        state.flush_wanted = true;
+        state.flush_views.extend_from_slice(views);
+        self.wake.notify_one();
+        let (deadline, before) = (Instant::now() + patience, state.flushes);
+        while state.flushes == before && !state.stop {
+            if self.flushed.wait_until(&mut state, deadline).timed_out() {
+                break;
+            }
+        }
+    }
+
     /// True once after a requested flush was done.
     pub(super) fn flushed_since_request(&self) -> bool {
         std::mem::take(&mut self.state.lock().flush_done)
@@ -62,7 +76,11 @@ impl Maintenance {
 
     /// After a start: the runs that the last checkpoint names.
     pub(super) fn new(named: Vec<Arc<Run>>) -> Self {
-        Self { state: Mutex::new(State { named, ..State::default() }), wake: Condvar::new() }
+        Self {
+            state: Mutex::new(State { named, ..State::default() }),
+            wake: Condvar::new(),
+            flushed: Condvar::new(),
+        }
     }
 
     /// No run is removed from here to [`Self::end_checkpoint`]: the checkpoint may come to name it.
@@ -77,6 +95,11 @@ impl Maintenance {
         if let Some(runs) = runs {
             state.named = runs;
         }
+    }
+
+    /// A commit in the log names these runs too.
+    pub(super) fn name(&self, runs: impl IntoIterator<Item = Arc<Run>>) {
+        self.state.lock().named.extend(runs);
     }
 
     pub(super) fn retire(&self, runs: impl IntoIterator<Item = Arc<Run>>) {
@@ -97,59 +120,22 @@ impl Maintenance {
     pub(super) fn stop(&self) {
         self.state.lock().stop = true;
         self.wake.notify_one();
+        self.flushed.notify_all();
     }
-}
-
-/// Names what the columns of a run mean: another version's states are refused rather than misread.
-pub(super) fn layout(aggregation: &Aggregation) -> String {
-    let functions: Vec<_> = aggregation.functions().map(|f| f.fun().name().to_string()).collect();
-    format!(
-        "datafusion {} keys {} [{}]",
-        datafusion::DATAFUSION_VERSION,
-        aggregation.key_count(),
-        functions.join(" ")
-    )
-}
-
-pub(super) fn run_path(name: &str) -> PathBuf {
-    Path::new(RUN_DIR).join(name)
-}
-
-pub(super) fn run_name(run: &Run) -> String {
-    run.path().file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
-}
-
-/// The number in a run's file name.
-pub(super) fn run_number(name: &str) -> Option<u64> {
-    name.strip_suffix(".run")?.parse().ok()
-}
-
-/// The schema of an aggregation's runs and the number of key columns. Kept rows have no key: they are numbered.
-pub(crate) fn run_schema(aggregation: &Aggregation) -> (SchemaRef, usize) {
-    let states = aggregation.state_schema();
-    if !aggregation.keeps_rows() {
-        return (Arc::clone(states), aggregation.key_count());
-    }
-    let panes = usize::from(aggregation.has_panes());
-    let mut fields = states.fields().to_vec();
-    fields.insert(panes, Arc::new(Field::new("row", DataType::Int64, false)));
-    (Arc::new(Schema::new(fields)), panes + 1)
 }
 
 pub(super) struct Maintainer {
     shared: Arc<Shared>,
-    cache: Arc<BlockCache>,
-    next_run: u64,
 }
 
 impl Maintainer {
-    pub(super) fn new(shared: Arc<Shared>, cache: Arc<BlockCache>, next_run: u64) -> Self {
-        Self { shared, cache, next_run }
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
     }
 
-    pub(super) fn run(&mut self) {
+    pub(super) fn run(&self) {
         loop {
-            let (flush, burials) = {
+            let (flush, asked_for, burials) = {
                 let mut state = self.shared.maintenance.state.lock();
                 if state.stop {
                     state.burials.clear();
@@ -158,7 +144,11 @@ impl Maintainer {
                 if !state.flush_wanted && state.burials.is_empty() {
                     self.shared.maintenance.wake.wait_for(&mut state, PERIOD);
                 }
-                (std::mem::take(&mut state.flush_wanted), std::mem::take(&mut state.burials))
+                (
+                    std::mem::take(&mut state.flush_wanted),
+                    std::mem::take(&mut state.flush_views),
+                    std::mem::take(&mut state.burials),
+                )
             };
             for (view, answer) in burials {
                 let gone = match view.alive(self.shared.options.clock.now_us()) {
@@ -178,15 +168,18 @@ impl Maintainer {
                 self.log_failure(view, self.merge_frozen(view));
                 self.log_failure(view, self.index(view));
             }
-            let memory: usize = views.iter().map(|v| v.size().1).sum();
-            if flush || memory > self.shared.options.memory_bytes {
+            if flush || self.measure(&views) > self.shared.options.memory_bytes {
                 for view in &views {
-                    let flushed = self.flush(view);
+                    let flushed = self.flush(view, asked_for.contains(&view.id));
                     self.log_failure(view, flushed);
                 }
+                self.measure(&views);
             }
             if flush {
-                self.shared.maintenance.state.lock().flush_done = true;
+                let mut state = self.shared.maintenance.state.lock();
+                state.flush_done = true;
+                state.flushes += 1;
+                self.shared.maintenance.flushed.notify_all();
             }
             for view in &views {
                 let merged = self.merge_runs(view);
@@ -194,6 +187,13 @@ impl Maintainer {
             }
             self.remove_retired();
         }
+    }
+
+    /// Bytes of memory that the states take.
+    fn measure(&self, views: &[Arc<View>]) -> usize {
+        let memory = views.iter().map(|view| view.size().1).sum();
+        self.shared.memory.store(memory, Ordering::Relaxed);
+        memory
     }
 
     fn log_failure(&self, view: &View, result: Result<()>) {
@@ -211,7 +211,7 @@ impl Maintainer {
     }
 
     /// Takes away what has outlived its time, from memory and from disk, and counts it.
-    fn bury(&mut self, view: &View, alive: Alive) -> Result<u64> {
+    fn bury(&self, view: &View, alive: Alive) -> Result<u64> {
         let mut gone_rows = view.state.lock().bury(alive)? as u64;
         let aggregation = &view.plan.aggregation;
         // Kept rows have their number in front.
@@ -225,12 +225,12 @@ impl Maintainer {
             if left == run.rows() {
                 continue;
             }
-            let (schema, keys) = run_schema(aggregation);
-            let rows = run.scan().map(|block| Ok(alive.rows(&block?)?));
-            let rows =
-                rows.filter(|rows| rows.as_ref().map_or(true, |rows: &RecordBatch| rows.num_rows() > 0));
-            let written =
-                if left > 0 { Some(self.write_run(aggregation, schema, keys, rows)?) } else { None };
+            let rows = run.scan().map(|block| Ok::<_, Error>(alive.rows(&block?)?));
+            let rows = rows.filter(|rows| rows.as_ref().map_or(true, |rows| rows.num_rows() > 0));
+            let written = match left {
+                0 => None,
+                _ => Some(self.shared.runs.write_sorted(aggregation, vec![rows])?),
+            };
             let mut state = view.state.lock();
             let replaced = match &written {
                 Some(new) => state.replace_runs(std::slice::from_ref(&run), Arc::clone(new)),
@@ -249,7 +249,10 @@ impl Maintainer {
     }
 
     fn merge_frozen(&self, view: &View) -> Result<()> {
-        let Some(task) = view.state.lock().merge_task() else { return Ok(()) };
+        let Some(task) = view.state.lock().merge_task(self.shared.options.memory_bytes / MERGED_PARTS_MIN)
+        else {
+            return Ok(());
+        };
         match view.plan.aggregation.combine(&task.batches) {
             Ok(merged) => view.state.lock().finish_merge(&task, merged.into()),
             Err(error) => {
@@ -270,15 +273,17 @@ impl Maintainer {
         Ok(())
     }
 
-    /// Writes what a view has in memory to a run, if it is much.
-    fn flush(&mut self, view: &View) -> Result<()> {
-        if view.size().1 <= self.shared.options.inline_bytes / 4 {
+    /// Writes what a view has in memory to a run, if it is much or `always`.
+    fn flush(&self, view: &View, always: bool) -> Result<()> {
+        if !always && view.size().1 <= self.shared.options.inline_bytes / 4 {
             return Ok(());
         }
         let task = view.state.lock().flush_task()?;
-        // Larger than the number of any row in an earlier run, whatever has been dropped since.
-        let first_row = i64::try_from(self.next_run << ROWS_OF_RUN_BITS).unwrap_or(i64::MAX);
-        match self.write_states(&view.plan.aggregation, &task.batches, first_row) {
+        if task.batches.is_empty() {
+            view.state.lock().end_task(&task);
+            return Ok(());
+        }
+        match self.shared.runs.write_states(&view.plan.aggregation, &task.batches) {
             Ok(run) => {
                 if !view.state.lock().finish_flush(&task, Arc::clone(&run)) {
                     self.shared.maintenance.retire([run]);
@@ -292,70 +297,19 @@ impl Maintainer {
         }
     }
 
-    fn write_states(
-        &mut self,
-        aggregation: &Aggregation,
-        batches: &[States],
-        first_row: i64,
-    ) -> Result<Arc<Run>> {
-        let states = aggregation.combine(batches)?;
-        let (schema, keys) = run_schema(aggregation);
-        let sorted = if aggregation.keeps_rows() {
-            let numbers = Int64Array::from_iter_values(first_row..first_row + states.num_rows() as i64);
-            let mut columns: Vec<ArrayRef> = states.columns().to_vec();
-            columns.insert(keys - 1, Arc::new(numbers));
-            let rows = RecordBatch::try_new(Arc::clone(&schema), columns)?;
-            if keys == 1 { rows } else { sort_by_key(&rows, &KeyEncoder::try_new(&schema, keys)?)? }
-        } else {
-            sort_by_key(&states, &KeyEncoder::try_new(&schema, keys)?)?
-        };
-        self.write_run(aggregation, schema, keys, std::iter::once(Ok(sorted)))
-    }
-
-    fn write_run(
-        &mut self,
-        aggregation: &Aggregation,
-        schema: SchemaRef,
-        keys: usize,
-        batches: impl Iterator<Item = Result<RecordBatch>>,
-    ) -> Result<Arc<Run>> {
-        let path = run_path(&format!("{:016}.run", self.next_run));
-        self.next_run += 1;
-        let layout = layout(aggregation);
-        let mut writer = RunWriter::create(Arc::clone(&self.shared.disk), &path, schema, keys, &layout)?;
-        for batch in batches {
-            writer.append(&batch?)?;
-        }
-        let info = writer.finish()?;
-        self.shared.run_bytes.fetch_add(info.bytes, Ordering::Relaxed);
-        Ok(Arc::new(Run::open(self.shared.disk.as_ref(), &path, &layout, Arc::clone(&self.cache))?))
-    }
-
     /// Merges the newest runs once there are several that are not much smaller than their elders.
-    fn merge_runs(&mut self, view: &View) -> Result<()> {
+    fn merge_runs(&self, view: &View) -> Result<()> {
         let runs = view.state.lock().runs().to_vec();
         let start = merge_start(&runs.iter().map(|r| r.rows()).collect::<Vec<_>>());
         if runs.len() - start < RUNS_MERGE_MIN {
             return Ok(());
         }
         let old = &runs[start..];
-        let aggregation = &view.plan.aggregation;
-        let (schema, keys) = run_schema(aggregation);
         let inputs = match self.first_pane(view).map(window::key_from).transpose()? {
             None => old.iter().map(Run::scan).collect(),
             Some(from) => old.iter().map(|r| r.range(Bound::Included(&from), Bound::Unbounded)).collect(),
         };
-        let keeps_rows = aggregation.keeps_rows();
-        let merge = Merge::try_new(Arc::clone(&schema), keys, inputs)?.map(|chunk| {
-            let chunk = chunk?;
-            if keeps_rows || chunk.is_unique() {
-                return Ok(chunk.batch);
-            }
-            let group_keys = chunk.group_keys(keys)?;
-            let columns = chunk.batch.columns();
-            Ok(aggregation.combine_grouped(columns, &chunk.groups, chunk.group_count, &group_keys)?)
-        });
-        let merged = self.write_run(aggregation, schema, keys, merge)?;
+        let merged = self.shared.runs.write_sorted(&view.plan.aggregation, inputs)?;
         if view.state.lock().replace_runs(old, Arc::clone(&merged)) {
             self.shared.maintenance.retire(old.iter().cloned());
         } else {
@@ -377,11 +331,7 @@ impl Maintainer {
             go
         };
         for run in gone {
-            // A reader that still has the run keeps its open file.
-            match self.shared.disk.remove(run.path()) {
-                Ok(()) => drop(self.shared.run_bytes.fetch_sub(run.bytes(), Ordering::Relaxed)),
-                Err(error) => tracing::warn!(%error, "an old run stays behind"),
-            }
+            self.shared.runs.remove(&run);
         }
     }
 }

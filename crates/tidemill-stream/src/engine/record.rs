@@ -3,6 +3,7 @@
 //! ```text
 //! COMMIT      count u32, then a delta each: view u32, states
 //! TRUNCATE    view u32
+//! FULL_COMMIT count u32, views u32 that are emptied; count u32, then a view each: view u32, runs u32, names; then as COMMIT
 //! CHECKPOINT  count u32, then a view each: view u32, runs u32, names, batches u32, states
 //! states      rows u32, form u8, bytes u32, bytes
 //! ```
@@ -19,12 +20,15 @@ use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use arrow::row::{RowConverter, SortField};
 
+use crate::engine::run_store::run_name;
 use crate::error::{Error, Result};
+use crate::run::Run;
 use crate::view::ViewId;
 
 pub const COMMIT: u8 = 1;
 pub const TRUNCATE: u8 = 2;
 pub const CHECKPOINT: u8 = 3;
+pub const FULL_COMMIT: u8 = 4;
 
 /// States of at most this many rows are written row by row.
 const ROW_FORM_MAX: usize = 64;
@@ -47,8 +51,27 @@ pub fn encode_commit(deltas: &[(ViewId, RecordBatch)], out: &mut Vec<u8>) -> Res
     Ok(())
 }
 
-pub fn encode_truncate(view: ViewId, out: &mut Vec<u8>) {
-    put_u32(out, view.0 as usize);
+/// What comes before the deltas of a FULL_COMMIT: states that are in runs already.
+pub fn encode_runs(runs: &[(ViewId, Vec<Arc<Run>>)], out: &mut Vec<u8>) {
+    put_u32(out, runs.len());
+    for (view, runs) in runs {
+        put_u32(out, view.0 as usize);
+        encode_names(runs.iter().map(|run| run_name(run)), out);
+    }
+}
+
+fn encode_names(names: impl ExactSizeIterator<Item = impl AsRef<str>>, out: &mut Vec<u8>) {
+    put_u32(out, names.len());
+    for name in names {
+        put_u32(out, name.as_ref().len());
+        out.extend_from_slice(name.as_ref().as_bytes());
+    }
+}
+
+/// What comes before the deltas of a FULL_COMMIT.
+pub fn encode_emptied(views: &[ViewId], out: &mut Vec<u8>) {
+    put_u32(out, views.len());
+    views.iter().for_each(|view| put_u32(out, view.0 as usize));
 }
 
 pub fn encode_checkpoint<'a>(
@@ -58,11 +81,7 @@ pub fn encode_checkpoint<'a>(
     put_u32(out, views.len());
     for (view, persisted) in views {
         put_u32(out, view.0 as usize);
-        put_u32(out, persisted.runs.len());
-        for name in &persisted.runs {
-            put_u32(out, name.len());
-            out.extend_from_slice(name.as_bytes());
-        }
+        encode_names(persisted.runs.iter(), out);
         put_u32(out, persisted.batches.len());
         for batch in &persisted.batches {
             encode_states(batch, out)?;
@@ -138,7 +157,11 @@ impl<'a> Reader<'a> {
         Ok(ViewId(self.u32()?))
     }
 
-    pub fn string(&mut self) -> Result<String> {
+    pub fn names(&mut self) -> Result<Vec<String>> {
+        (0..self.u32()?).map(|_| self.string()).collect()
+    }
+
+    fn string(&mut self) -> Result<String> {
         let length = self.u32()? as usize;
         String::from_utf8(self.take(length)?.to_vec()).map_err(|_| corrupt())
     }

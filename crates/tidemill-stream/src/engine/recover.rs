@@ -4,29 +4,29 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::disk::Disk;
-use crate::engine::maintain::{RUN_DIR, layout, run_name, run_number, run_path};
 use crate::engine::record::{self, Reader};
+use crate::engine::run_store::{self, RunStore};
 use crate::engine::{Options, Views, log_dir};
 use crate::error::{Error, Result};
 use crate::log::{Log, LogOptions, Lsn, Record};
-use crate::run::{BlockCache, Run, RunError};
-use crate::view::View;
+use crate::run::{BlockCache, Run};
+use crate::view::ViewId;
 
 /// What start-up found out that the threads go on with.
 #[derive(Debug)]
 pub(super) struct Recovered {
-    pub next_run: u64,
-    pub run_bytes: u64,
-    /// The runs that the last checkpoint names.
+    pub runs: RunStore,
+    /// The runs that the log names.
     pub named: Vec<Arc<Run>>,
-    pub cache: Arc<BlockCache>,
 }
+
+/// States are not measured more often than after so many bytes of deltas.
+const REPLAYED_MIN: usize = 4 << 20;
 
 pub(super) fn recover(disk: &Arc<dyn Disk>, options: &Options, views: &Views) -> Result<(Log, Recovered)> {
     disk.create_dir(&log_dir())?;
-    disk.create_dir(Path::new(RUN_DIR))?;
+    let runs = RunStore::open(disk, Arc::new(BlockCache::new(options.cache_bytes)))?;
     disk.sync_dir(Path::new(""))?;
-    let cache = Arc::new(BlockCache::new(options.cache_bytes));
     let log_options = LogOptions {
         segment_bytes: options.segment_bytes,
         reserve_bytes: options.reserve_bytes,
@@ -34,7 +34,15 @@ pub(super) fn recover(disk: &Arc<dyn Disk>, options: &Options, views: &Views) ->
     };
     check_log_exists(disk.as_ref())?;
     let (mut log, replay) = Log::open(Arc::clone(disk), &log_dir(), log_options)?;
-    let mut recovery = Recovery { disk, views, cache: &cache, named: Vec::new(), last: None };
+    let mut recovery = Recovery {
+        views,
+        runs: &runs,
+        memory_bytes: options.memory_bytes,
+        replayed: 0,
+        named: Vec::new(),
+        written: Vec::new(),
+        last: None,
+    };
     for record in replay {
         recovery.take(&record?)?;
     }
@@ -45,20 +53,20 @@ pub(super) fn recover(disk: &Arc<dyn Disk>, options: &Options, views: &Views) ->
             log.first_lsn()
         )));
     }
-    let named = recovery.named;
+    let (named, written) = (recovery.named, recovery.written);
     // An earlier checkpoint that a crash left in the log names runs that are about to go: it goes first.
     if let Some(lsn) = recovery.last {
         log.drop_before(lsn)?;
     }
-    let (next_run, run_bytes) = remove_strays(disk.as_ref(), &named)?;
-    Ok((log, Recovered { next_run, run_bytes, named, cache }))
+    runs.keep_only(named.iter().chain(&written))?;
+    Ok((log, Recovered { runs, named }))
 }
 
 /// The first segment is durable before any run is: runs without a segment mean that the log was lost, and starting
 /// without it would throw them away.
 fn check_log_exists(disk: &dyn Disk) -> Result<()> {
-    let has = |dir: &Path, suffix| Ok::<_, Error>(disk.list(dir)?.iter().any(|name| name.ends_with(suffix)));
-    if has(Path::new(RUN_DIR), ".run")? && !has(&log_dir(), ".seg")? {
+    let has_segments = disk.list(&log_dir())?.iter().any(|name| name.ends_with(".seg"));
+    if run_store::has_runs(disk)? && !has_segments {
         let message = "the segments of the directory \"log\" are missing, but there are runs of view state";
         return Err(Error::Corrupt(message.into()));
     }
@@ -66,11 +74,15 @@ fn check_log_exists(disk: &dyn Disk) -> Result<()> {
 }
 
 struct Recovery<'a> {
-    disk: &'a Arc<dyn Disk>,
     views: &'a Views,
-    cache: &'a Arc<BlockCache>,
-    /// The runs that the last checkpoint names.
+    runs: &'a RunStore,
+    memory_bytes: usize,
+    /// Bytes of deltas since the states were last measured.
+    replayed: usize,
+    /// The runs that the last checkpoint names, and the commits after it.
     named: Vec<Arc<Run>>,
+    /// Runs that were written meanwhile.
+    written: Vec<Arc<Run>>,
     /// The last checkpoint.
     last: Option<Lsn>,
 }
@@ -80,12 +92,13 @@ impl Recovery<'_> {
         let mut reader = Reader::new(&record.payload);
         match record.kind {
             record::COMMIT => self.commit(&mut reader),
-            record::TRUNCATE => {
-                // A view that was dropped later is not there any more.
-                match self.views.by_id.get(&reader.view()?) {
-                    Some(view) => view.state.lock().clear(),
-                    None => Ok(()),
+            record::TRUNCATE => self.truncate(reader.view()?),
+            record::FULL_COMMIT => {
+                for _ in 0..reader.u32()? {
+                    self.truncate(reader.view()?)?;
                 }
+                self.commit_runs(&mut reader)?;
+                self.commit(&mut reader)
             }
             record::CHECKPOINT => {
                 self.last = Some(record.lsn);
@@ -95,13 +108,58 @@ impl Recovery<'_> {
         }
     }
 
-    fn commit(&self, reader: &mut Reader<'_>) -> Result<()> {
+    /// A view that was dropped later is not there any more.
+    fn truncate(&self, view: ViewId) -> Result<()> {
+        match self.views.by_id.get(&view) {
+            Some(view) => view.state.lock().clear(),
+            None => Ok(()),
+        }
+    }
+
+    fn commit(&mut self, reader: &mut Reader<'_>) -> Result<()> {
         for _ in 0..reader.u32()? {
             let id = reader.view()?;
             let states = reader.states()?;
             if let Some(view) = self.views.by_id.get(&id) {
                 let states = states.decode(view.plan.aggregation.state_schema())?;
                 view.apply(&states);
+                self.replayed += states.get_array_memory_size();
+            }
+        }
+        if self.replayed > self.memory_bytes / 4 + REPLAYED_MIN {
+            self.replayed = 0;
+            self.flush_if_large()?;
+        }
+        Ok(())
+    }
+
+    /// The log may hold more than fits into memory.
+    fn flush_if_large(&mut self) -> Result<()> {
+        let mut views: Vec<_> = self.views.by_id.values().map(|view| (view.size().1, view)).collect();
+        let mut memory: usize = views.iter().map(|(bytes, _)| bytes).sum();
+        views.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        for (bytes, view) in views {
+            if memory <= self.memory_bytes {
+                break;
+            }
+            let task = view.state.lock().flush_task()?;
+            let run = self.runs.write_states(&view.plan.aggregation, &task.batches)?;
+            view.state.lock().finish_flush(&task, Arc::clone(&run));
+            self.written.push(run);
+            memory -= bytes;
+        }
+        Ok(())
+    }
+
+    fn commit_runs(&mut self, reader: &mut Reader<'_>) -> Result<()> {
+        for _ in 0..reader.u32()? {
+            let view = self.views.by_id.get(&reader.view()?);
+            for name in reader.names()? {
+                if let Some(view) = view {
+                    let run = self.runs.open_run(&view.plan.aggregation, &name)?;
+                    self.named.push(Arc::clone(&run));
+                    view.state.lock().add_run(run);
+                }
             }
         }
         Ok(())
@@ -113,10 +171,9 @@ impl Recovery<'_> {
         for _ in 0..reader.u32()? {
             let view = self.views.by_id.get(&reader.view()?);
             let mut runs = Vec::new();
-            for _ in 0..reader.u32()? {
-                let name = reader.string()?;
+            for name in reader.names()? {
                 if let Some(view) = view {
-                    runs.push(Arc::new(self.open_run(view, &name)?));
+                    runs.push(self.runs.open_run(&view.plan.aggregation, &name)?);
                 }
             }
             let mut batches = Vec::new();
@@ -133,36 +190,4 @@ impl Recovery<'_> {
         }
         Ok(())
     }
-
-    fn open_run(&self, view: &View, name: &str) -> Result<Run> {
-        let (path, layout) = (run_path(name), layout(&view.plan.aggregation));
-        match Run::open(self.disk.as_ref(), &path, &layout, Arc::clone(self.cache)) {
-            Err(RunError::Disk(error)) if error.is_not_found() => Err(Error::Corrupt(format!(
-                "run \"{}\" is missing, but the last checkpoint names it",
-                path.display()
-            ))),
-            outcome => Ok(outcome?),
-        }
-    }
-}
-
-/// Removes run files that no checkpoint names; returns the first free number and the bytes of those that stay.
-fn remove_strays(disk: &dyn Disk, named: &[Arc<Run>]) -> Result<(u64, u64)> {
-    let dir = Path::new(RUN_DIR);
-    let (mut next, mut bytes, mut removed) = (1, 0, false);
-    for name in disk.list(dir)? {
-        if let Some(number) = run_number(&name) {
-            next = next.max(number + 1);
-        }
-        if let Some(run) = named.iter().find(|run| run_name(run) == name) {
-            bytes += run.bytes();
-        } else {
-            disk.remove(&dir.join(&name))?;
-            removed = true;
-        }
-    }
-    if removed {
-        disk.sync_dir(dir)?;
-    }
-    Ok((next, bytes))
 }

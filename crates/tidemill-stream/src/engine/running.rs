@@ -4,6 +4,9 @@
 //! once, and starts over. Readers take what was published last and never wait for a fold. Starting over is work, because
 //! the pieces have to be merged, so nothing is published unless somebody looks; who looks after a long while publishes
 //! himself.
+//!
+//! What does not fit into memory is *spilled*: written to runs, which readers see in the place of the states and which the
+//! commit hands to the views.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,10 +15,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::engine::thread::spawn_background;
+use crate::engine::Shared;
+use crate::engine::run_store::RunStore;
+use crate::engine::thread::{blocking, spawn_background};
 use crate::error::Result;
 use crate::fold::{Evaluated, Fold};
-use crate::view::{Frozen, States, View, ViewId};
+use crate::run::Run;
+use crate::view::{Frozen, Layer, States, View, ViewId};
 
 /// Fewer pieces are not worth the work: a look-up passes them by.
 const MERGE_PIECES_MIN: usize = 4;
@@ -40,10 +46,19 @@ struct Published {
 #[derive(Debug)]
 struct Pieces {
     view: Arc<View>,
+    /// Older than `states`.
+    runs: Vec<Arc<Run>>,
     /// Oldest first.
     states: Vec<States>,
     /// A thread merges some of them.
     merging: bool,
+}
+
+/// What a write has folded for a view, oldest first.
+pub(super) struct Folded {
+    pub view: Arc<View>,
+    pub runs: Vec<Arc<Run>>,
+    pub states: Vec<States>,
 }
 
 impl Published {
@@ -51,14 +66,23 @@ impl Published {
         self.at.is_none_or(|at| at.elapsed() >= delay)
     }
 
-    fn push(&mut self, view: &Arc<View>, states: impl IntoIterator<Item = States>) {
-        let pieces = match self.by_view.entry(view.id) {
+    fn pieces(&mut self, view: &Arc<View>) -> &mut Pieces {
+        match self.by_view.entry(view.id) {
             Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => {
-                entry.insert(Pieces { view: Arc::clone(view), states: Vec::new(), merging: false })
-            }
-        };
-        pieces.states.extend(states);
+            Entry::Vacant(entry) => entry.insert(Pieces {
+                view: Arc::clone(view),
+                runs: Vec::new(),
+                states: Vec::new(),
+                merging: false,
+            }),
+        }
+    }
+}
+
+impl Pieces {
+    /// Of memory.
+    fn bytes(&self) -> usize {
+        self.states.iter().map(States::memory_bytes).sum()
     }
 }
 
@@ -72,7 +96,7 @@ impl Running {
     }
 
     /// Folds events in, for all views at once.
-    pub(super) fn update(self: &Arc<Self>, inputs: &[(ViewId, Evaluated)], delay: Duration) -> Result<()> {
+    pub(super) fn update(self: &Arc<Self>, inputs: &[(ViewId, Evaluated)], shared: &Shared) -> Result<()> {
         let mut folds = self.folds.lock();
         for (id, input) in inputs {
             if let Some((view, fold)) = folds.get_mut(id) {
@@ -80,12 +104,15 @@ impl Running {
             }
         }
         let published = self.published.lock();
-        let due = published.wanted && published.is_older_than(delay);
+        let due = published.wanted && published.is_older_than(shared.options.publish_delay);
         drop(published);
         if due {
             self.publish(&mut folds)?;
         }
         drop(folds);
+        if self.memory() > shared.write_set_bytes() {
+            return self.spill(&shared.runs, 0);
+        }
         self.merge_pieces()
     }
 
@@ -96,7 +123,7 @@ impl Running {
         }
         let mut published = self.published.lock();
         for (view, states) in new {
-            published.push(&view, [states]);
+            published.pieces(&view).states.push(states);
         }
         published.at = Some(Instant::now());
         published.wanted = false;
@@ -104,26 +131,68 @@ impl Running {
     }
 
     /// Everything that was folded, of the views that anything was folded for.
-    pub(super) fn states(&self) -> Result<Vec<(Arc<View>, Vec<States>)>> {
+    pub(super) fn folded(&self) -> Result<Vec<Folded>> {
         self.publish(&mut self.folds.lock())?;
         let published = self.published.lock();
-        Ok(published.by_view.values().map(|p| (Arc::clone(&p.view), p.states.clone())).collect())
+        let folded =
+            |p: &Pieces| Folded { view: Arc::clone(&p.view), runs: p.runs.clone(), states: p.states.clone() };
+        Ok(published.by_view.values().map(folded).collect())
     }
 
-    /// Adds states that another write has folded, behind those that are there.
-    pub(super) fn append(&self, view: &Arc<View>, states: Vec<States>) -> Result<()> {
-        self.begin(view)?;
+    /// Adds what another write has folded, behind what is there.
+    pub(super) fn append(&self, folded: Folded) -> Result<()> {
+        self.begin(&folded.view)?;
         self.publish(&mut self.folds.lock())?;
-        self.published.lock().push(view, states);
+        let mut published = self.published.lock();
+        let pieces = published.pieces(&folded.view);
+        pieces.runs.extend(folded.runs);
+        pieces.states.extend(folded.states);
         Ok(())
+    }
+
+    /// Writes the states of each view that take more than so many bytes to a run. For the writer's thread.
+    pub(super) fn spill(&self, runs: &RunStore, above_bytes: usize) -> Result<()> {
+        self.publish(&mut self.folds.lock())?;
+        let views: Vec<_> = self.published.lock().by_view.keys().copied().collect();
+        for id in views {
+            let (view, states) = match self.published.lock().by_view.get(&id) {
+                // Those that are being merged are for the next time.
+                Some(pieces) if !pieces.merging && pieces.bytes() > above_bytes => {
+                    (Arc::clone(&pieces.view), pieces.states.clone())
+                }
+                _ => continue,
+            };
+            let run = blocking(|| runs.write_states(&view.plan.aggregation, &states))?;
+            // What readers have published meanwhile is behind.
+            if let Some(pieces) = self.published.lock().by_view.get_mut(&id) {
+                pieces.states.drain(..states.len());
+                pieces.runs.push(run);
+            }
+        }
+        Ok(())
+    }
+
+    /// The views of which something is in runs.
+    pub(super) fn spilled(&self) -> Vec<ViewId> {
+        let published = self.published.lock();
+        published.by_view.iter().filter(|(_, pieces)| !pieces.runs.is_empty()).map(|(id, _)| *id).collect()
+    }
+
+    /// Takes the runs out, which nobody is to see any more.
+    pub(super) fn take_runs(&self) -> Vec<Arc<Run>> {
+        self.published
+            .lock()
+            .by_view
+            .values_mut()
+            .flat_map(|pieces| std::mem::take(&mut pieces.runs))
+            .collect()
     }
 
     /// Bytes of memory.
     pub(super) fn memory(&self) -> usize {
         let folds: usize = self.folds.lock().values().map(|(_, fold)| fold.size()).sum();
         let published = self.published.lock();
-        let states = published.by_view.values().flat_map(|pieces| &pieces.states);
-        folds + states.map(States::memory_bytes).sum::<usize>()
+        folds + published.by_view.values().map(Pieces::bytes).sum::<usize>()
     }
 
     /// Readers no longer see the write. The caller holds the gate if the same states are being applied.
@@ -176,7 +245,7 @@ pub(super) fn append_running(
         published.wanted = true;
         for (id, frozen) in states.iter_mut() {
             if let Some(pieces) = published.by_view.get(id) {
-                frozen.batches.extend_from_slice(&pieces.states);
+                frozen.layers.push(Layer { runs: pieces.runs.clone(), batches: pieces.states.clone() });
             }
         }
     }

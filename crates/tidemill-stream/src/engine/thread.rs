@@ -3,6 +3,8 @@
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
+use tokio::runtime::{Handle, RuntimeFlavor};
+
 /// The nice value of threads whose work only has to get done some time.
 const BACKGROUND_NICE: libc::c_int = 10;
 
@@ -20,6 +22,14 @@ pub(super) fn spawn_background(
         be_nice();
         body();
     })
+}
+
+/// Work that takes long, on a thread that may be one of the runtime's: others take over what that one would do.
+pub(super) fn blocking<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
 }
 
 /// On Linux a nice value is a thread's own. That it can't be set, as in some sandboxes, costs latency and nothing else.

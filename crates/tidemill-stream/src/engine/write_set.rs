@@ -2,22 +2,30 @@
 //!
 //! A long COPY is a write set that readers can see while it runs: a snapshot takes the states that were published last,
 //! and the commit replaces them in the same moment in which it applies them. If the COPY fails they are gone. Nothing of
-//! it is in the log before its end.
+//! it is in the log before its end. States that outgrow their share of the memory go to runs, which the commit names.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 
-use crate::engine::running::Running;
+use crate::engine::running::{Folded, Running};
+use crate::engine::thread::blocking;
 use crate::engine::{Engine, Level, Part};
 use crate::error::Result;
 use crate::stream::StreamId;
 use crate::view::{View, ViewId};
 
+/// So long at most for the sake of the order, which only values that are kept as they came depend on.
+const FLUSH_PATIENCE: Duration = Duration::from_secs(10);
+
 pub struct WriteSet {
     engine: Arc<Engine>,
     running: Arc<Running>,
     visible: bool,
+    /// The commit is on its way and minds what readers see, and the runs.
+    submitted: bool,
     rows: u64,
     readers: Vec<Readers>,
 }
@@ -32,7 +40,8 @@ struct Readers {
 
 impl WriteSet {
     pub(super) fn new(engine: Arc<Engine>, visible: bool) -> Self {
-        Self { engine, running: Arc::default(), visible, rows: 0, readers: Vec::new() }
+        engine.shared.write_sets.fetch_add(1, Ordering::Relaxed);
+        Self { engine, running: Arc::default(), visible, submitted: false, rows: 0, readers: Vec::new() }
     }
 
     pub fn rows(&self) -> u64 {
@@ -50,7 +59,7 @@ impl WriteSet {
             }
             view.count_input(batch);
         }
-        self.running.update(&inputs, self.engine.shared.options.publish_delay)
+        self.running.update(&inputs, &self.engine.shared)
     }
 
     fn readers(&mut self, stream: StreamId, targets: Option<&[ViewId]>) -> Result<Vec<Arc<View>>> {
@@ -77,9 +86,11 @@ impl WriteSet {
     /// Takes the folds of another write set into this one; neither is visible yet.
     pub fn absorb(&mut self, other: WriteSet) -> Result<()> {
         self.rows += other.rows;
-        for (view, states) in other.running.states()? {
-            self.running.append(&view, states)?;
+        for folded in other.running.folded()? {
+            self.running.append(folded)?;
         }
+        // They are this one's now.
+        other.running.take_runs();
         Ok(())
     }
 
@@ -95,28 +106,47 @@ impl WriteSet {
 
     /// Like [`WriteSet::commit`]; `submitted` is as in [`Engine::write_with`].
     pub async fn commit_with(mut self, level: Level, submitted: impl FnOnce() + Send) -> Result<()> {
+        let shared = Arc::clone(&self.engine.shared);
         let mut parts = Vec::new();
-        for (view, pieces) in self.running.states()? {
+        if !self.running.spilled().is_empty() {
+            // What is large would be written twice, to the log and to the next run.
+            self.running.spill(&shared.runs, shared.options.inline_bytes)?;
+            // Runs are older than what is in memory: what was there before goes to runs of its own first.
+            let views = self.running.spilled();
+            blocking(|| shared.maintenance.flush_and_wait(&views, FLUSH_PATIENCE));
+        }
+        for Folded { view, runs, states } in self.running.folded()? {
             // Readers see the pieces until the commit is applied.
-            let states = view.plan.aggregation.combine(&pieces)?;
-            parts.push(Part::Delta { view: view.id, states });
+            let states = view.plan.aggregation.combine(&states)?;
+            if states.num_rows() > 0 {
+                parts.push(Part::Delta { view: view.id, states });
+            }
+            if !runs.is_empty() {
+                parts.push(Part::Runs { view: view.id, runs });
+            }
         }
         let running = self.visible.then(|| Arc::clone(&self.running));
-        let visible = &mut self.visible;
+        let engine = Arc::clone(&self.engine);
+        let is_submitted = &mut self.submitted;
         let submitted = || {
-            // From here on the commit takes away what readers see.
-            *visible = false;
+            *is_submitted = true;
             submitted();
         };
-        self.engine.submit(parts, level, running, submitted).await
+        engine.submit(parts, level, running, submitted).await
     }
 }
 
 impl Drop for WriteSet {
     /// Takes what readers could see away again, unless a commit does.
     fn drop(&mut self) {
+        let shared = &self.engine.shared;
+        shared.write_sets.fetch_sub(1, Ordering::Relaxed);
+        if self.submitted {
+            return;
+        }
         if self.visible {
             self.running.withdraw();
         }
+        shared.maintenance.retire(self.running.take_runs());
     }
 }

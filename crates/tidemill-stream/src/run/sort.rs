@@ -6,23 +6,61 @@ use arrow::error::ArrowError;
 
 use super::{KeyEncoder, Keys, Result};
 
-/// The rows of `batch` in key order. Rows with equal keys keep their order.
-pub fn sort_by_key(batch: &RecordBatch, encoder: &KeyEncoder) -> Result<RecordBatch> {
-    let keys = encoder.encode(batch)?;
+/// Rows of a window.
+const WINDOW_ROWS: usize = 8192;
+
+/// The rows of a batch in key order, window by window; rows with equal keys keep their order. Beside the batch itself it
+/// holds a number a row.
+#[derive(Debug)]
+pub struct Sorted {
+    batch: RecordBatch,
+    /// `None`: they are in order.
+    order: Option<Vec<u32>>,
+    next: usize,
+}
+
+impl Sorted {
+    pub fn try_new(batch: RecordBatch, encoder: &KeyEncoder) -> Result<Self> {
+        let order = order(&encoder.encode(&batch)?)?;
+        Ok(Self { batch, order, next: 0 })
+    }
+}
+
+impl Iterator for Sorted {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rows = WINDOW_ROWS.min(self.batch.num_rows() - self.next);
+        if rows == 0 {
+            return None;
+        }
+        let range = self.next..self.next + rows;
+        self.next = range.end;
+        Some(match &self.order {
+            None => Ok(self.batch.slice(range.start, rows)),
+            Some(order) => {
+                let rows = UInt32Array::from_iter_values(order[range].iter().copied());
+                take_record_batch(&self.batch, &rows).map_err(Into::into)
+            }
+        })
+    }
+}
+
+/// The numbers of the rows in the order of their keys; `None` if that is how they are.
+fn order(keys: &Keys) -> Result<Option<Vec<u32>>> {
     if (1..keys.len()).all(|row| keys.get(row - 1) <= keys.get(row)) {
-        return Ok(batch.clone());
+        return Ok(None);
     }
     let rows = u32::try_from(keys.len())
         .map_err(|_| ArrowError::InvalidArgumentError("more than 4 billion rows to sort".to_owned()))?;
     // Almost every comparison is decided by eight bytes that lie beside the row number.
-    let skip = common_prefix(&keys);
+    let skip = common_prefix(keys);
     let mut order: Vec<(u64, u32)> =
         (0..rows).map(|row| (word(&keys.get(row as usize)[skip..]), row)).collect();
     order.sort_unstable_by(|a, b| {
         a.0.cmp(&b.0).then_with(|| keys.get(a.1 as usize).cmp(keys.get(b.1 as usize))).then(a.1.cmp(&b.1))
     });
-    let indices: UInt32Array = order.into_iter().map(|(_, row)| row).collect::<Vec<_>>().into();
-    Ok(take_record_batch(batch, &indices)?)
+    Ok(Some(order.into_iter().map(|(_, row)| row).collect()))
 }
 
 /// Length of what all keys begin with; there is at least one.
@@ -55,6 +93,7 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::{ArrayRef, AsArray, Int64Array, StringArray};
+    use arrow::compute::concat_batches;
     use arrow::datatypes::Int64Type;
 
     use super::*;
@@ -68,7 +107,10 @@ mod tests {
             .enumerate()
             .map(|(i, column)| (format!("c{i}"), column, true));
         let batch = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
-        sort_by_key(&batch, &KeyEncoder::try_new(batch.schema_ref(), count).unwrap()).unwrap()
+        let encoder = KeyEncoder::try_new(batch.schema_ref(), count).unwrap();
+        let schema = batch.schema();
+        let windows: Vec<_> = Sorted::try_new(batch, &encoder).unwrap().collect::<Result<_>>().unwrap();
+        concat_batches(&schema, &windows).unwrap()
     }
 
     fn positions(batch: &RecordBatch) -> Vec<i64> {
@@ -91,7 +133,9 @@ mod tests {
     #[test]
     fn what_is_sorted_is_not_copied() {
         let key: ArrayRef = Arc::new(Int64Array::from_iter_values(0..10));
-        let batch = sorted(vec![Arc::clone(&key)]);
-        assert!(Arc::ptr_eq(batch.column(0), &key));
+        let batch = RecordBatch::try_from_iter([("key", Arc::clone(&key))]).unwrap();
+        let encoder = KeyEncoder::try_new(batch.schema_ref(), 1).unwrap();
+        let window = Sorted::try_new(batch, &encoder).unwrap().next().unwrap().unwrap();
+        assert_eq!(window.column(0).to_data().buffers()[0].as_ptr(), key.to_data().buffers()[0].as_ptr());
     }
 }

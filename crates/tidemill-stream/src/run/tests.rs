@@ -59,7 +59,8 @@ fn encoder(batch: &RecordBatch, keys: usize) -> KeyEncoder {
 /// Sorted by key, and the first row of each key only.
 fn sorted_unique(batch: &RecordBatch, keys: usize) -> RecordBatch {
     let encoder = encoder(batch, keys);
-    let sorted = sort_by_key(batch, &encoder).unwrap();
+    let windows: Vec<_> = Sorted::try_new(batch.clone(), &encoder).unwrap().collect::<Result<_>>().unwrap();
+    let sorted = concat_batches(batch.schema_ref(), &windows).unwrap();
     let encoded = encoder.encode(&sorted).unwrap();
     let firsts: UInt32Array = (0..sorted.num_rows())
         .filter(|&row| row == 0 || encoded.get(row - 1) != encoded.get(row))

@@ -180,17 +180,17 @@ impl StateExec {
     fn stream(&self, frozen: Frozen) -> SendableRecordBatchStream {
         let aggregation = Arc::clone(&self.aggregation);
         let schema = Arc::clone(aggregation.output_schema());
-        if !frozen.runs.is_empty() && frozen.first_pane.is_none() {
+        if frozen.has_runs() && frozen.first_pane.is_none() {
             return stream_state(aggregation, frozen, self.filter.clone());
         }
         let filter = self.filter.clone();
         let finished = async move {
             match frozen.first_pane {
                 None => match filter {
-                    Some(filter) => aggregation.finish(&filter.batches(&frozen.batches)?),
-                    None => aggregation.finish(&frozen.batches),
+                    Some(filter) => aggregation.finish(&filter.batches(&frozen.batches())?),
+                    None => aggregation.finish(&frozen.batches()),
                 },
-                Some(first) if frozen.runs.is_empty() => window::finish(&aggregation, &frozen, first),
+                Some(first) if !frozen.has_runs() => window::finish(&aggregation, &frozen, first),
                 // Runs are read from disk, which must not stop the reactor.
                 Some(first) => {
                     SpawnedTask::spawn_blocking(move || window::finish(&aggregation, &frozen, first))

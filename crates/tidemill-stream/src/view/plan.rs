@@ -23,7 +23,7 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use crate::error::{Result, unsupported};
 use crate::fold::Aggregation;
 use crate::front::{Branch, Front};
-use crate::stream::StreamId;
+use crate::stream::{StreamDefinition, StreamId};
 use crate::view::exec::StateExec;
 use crate::window::Window;
 
@@ -39,6 +39,15 @@ pub struct ViewPlan {
 }
 
 impl ViewPlan {
+    /// A plain table: it keeps what is written to its stream, row by row.
+    pub fn of_table(stream: &StreamDefinition) -> ViewPlan {
+        let front = Front::of_columns(stream);
+        let rows = front.branches.first().map_or_else(|| Arc::new(Schema::empty()), Branch::output_schema);
+        let aggregation = Arc::new(Aggregation::of_rows(rows));
+        let finish = Arc::new(StateExec::new(Arc::clone(&aggregation)));
+        ViewPlan { front, aggregation, window: None, finish }
+    }
+
     /// The streams that the view reads, each once.
     pub fn streams(&self) -> Vec<StreamId> {
         let mut streams: Vec<_> = self.front.branches.iter().map(|b| b.stream).collect();

@@ -10,10 +10,12 @@ use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use crate::engine::run_schema;
 use crate::error::run_error;
 use crate::fold::Aggregation;
-use crate::run::{KeyEncoder, Merge, RunError, sort_by_key};
-use crate::view::Frozen;
+use crate::run::{KeyEncoder, Merge, Run, RunError, Sorted};
 use crate::view::lookup::KeyFilter;
+use crate::view::{Frozen, States};
 
+/// Batches of fewer rows are combined before they are merged with runs.
+const SMALL_ROWS: usize = 64 << 10;
 /// Chunks that wait for the reader above.
 const CHUNKS_AHEAD: usize = 2;
 
@@ -51,20 +53,21 @@ fn read(
     }
     let (schema, keys) = run_schema(aggregation);
     let mut inputs: Vec<Box<dyn Iterator<Item = Result<RecordBatch, RunError>>>> = Vec::new();
-    for run in &frozen.runs {
-        inputs.push(match filter {
-            Some(filter) => filter.run(run),
-            None => Box::new(run.scan()),
-        });
-    }
-    let recent = match filter {
-        Some(filter) => aggregation.combine(&filter.batches(&frozen.batches)?)?,
-        None => aggregation.combine(&frozen.batches)?,
-    };
-    if recent.num_rows() > 0 {
-        let encoder = KeyEncoder::try_new(&schema, keys).map_err(external)?;
-        let sorted = sort_by_key(&recent, &encoder).map_err(external)?;
-        inputs.push(Box::new(std::iter::once(Ok(sorted))));
+    let encoder = KeyEncoder::try_new(&schema, keys).map_err(external)?;
+    for layer in &frozen.layers {
+        for run in &layer.runs {
+            inputs.push(match filter {
+                Some(filter) => filter.run(run),
+                None => Box::new(run.scan()),
+            });
+        }
+        let recent = match filter {
+            Some(filter) => vec![aggregation.combine(&filter.batches(&layer.batches)?)?],
+            None => join_small(aggregation, &layer.batches)?,
+        };
+        for states in recent {
+            inputs.push(Box::new(Sorted::try_new(states, &encoder).map_err(external)?));
+        }
     }
     for chunk in Merge::try_new(schema, keys, inputs).map_err(external)? {
         let chunk = chunk.map_err(external)?;
@@ -82,14 +85,21 @@ fn read(
     Ok(())
 }
 
+/// Small neighbours made one; large batches as they are, so that reading takes no second copy of them.
+fn join_small(aggregation: &Aggregation, batches: &[States]) -> Result<Vec<RecordBatch>> {
+    let is_small = |states: &States| states.num_rows() < SMALL_ROWS;
+    let neighbours = batches.chunk_by(|a, b| is_small(a) && is_small(b));
+    neighbours.map(|batches| aggregation.combine(batches)).collect()
+}
+
 /// Rows are on disk and in memory in the order in which they came.
 fn read_rows(
     aggregation: &Aggregation,
     frozen: &Frozen,
     give: &mut dyn FnMut(RecordBatch) -> bool,
 ) -> Result<()> {
-    for run in &frozen.runs {
-        for block in run.scan() {
+    for layer in &frozen.layers {
+        for block in layer.runs.iter().flat_map(Run::scan) {
             let block = block.map_err(external)?;
             let rows = block.columns()[1..].to_vec();
             let states = RecordBatch::try_new(Arc::clone(aggregation.state_schema()), rows)?;
@@ -97,10 +107,10 @@ fn read_rows(
                 return Ok(());
             }
         }
-    }
-    for batch in &frozen.batches {
-        if !give(aggregation.finish_unique(batch)?) {
-            break;
+        for batch in &layer.batches {
+            if !give(aggregation.finish_unique(batch)?) {
+                return Ok(());
+            }
         }
     }
     Ok(())

@@ -36,21 +36,37 @@ pub struct ViewState {
     first_pane: i64,
 }
 
-/// A state at one commit: immutable, shared with the view. Parts are in commit order, oldest first.
+/// A state at one commit: immutable, shared with the view.
 #[derive(Debug, Clone)]
 pub struct Frozen {
-    pub runs: Vec<Arc<Run>>,
-    pub batches: Vec<States>,
+    /// Oldest first: what is committed, then the writes that go on.
+    pub layers: Vec<Layer>,
     /// Of a sliding window: the oldest pane that counts at the time of the snapshot.
     pub first_pane: Option<i64>,
     /// Of a view with a time to live: what had not expired at the time of the snapshot.
     pub alive: Option<Alive>,
 }
 
+/// Parts of a state, oldest first; the runs are older than the batches.
+#[derive(Debug, Clone)]
+pub struct Layer {
+    pub runs: Vec<Arc<Run>>,
+    pub batches: Vec<States>,
+}
+
 impl Frozen {
     pub fn rows(&self) -> usize {
-        self.batches.iter().map(|b| b.num_rows()).sum::<usize>()
-            + self.runs.iter().map(|r| r.rows() as usize).sum::<usize>()
+        let in_runs = self.layers.iter().flat_map(|layer| &layer.runs).map(|run| run.rows() as usize);
+        self.batches().iter().map(|states| states.num_rows()).sum::<usize>() + in_runs.sum::<usize>()
+    }
+
+    pub fn has_runs(&self) -> bool {
+        self.layers.iter().any(|layer| !layer.runs.is_empty())
+    }
+
+    /// What is in memory, oldest first.
+    pub fn batches(&self) -> Vec<States> {
+        self.layers.iter().flat_map(|layer| layer.batches.iter().cloned()).collect()
     }
 }
 
@@ -109,21 +125,29 @@ impl ViewState {
 
     /// The state as of the last commit applied.
     pub fn freeze(&mut self) -> Result<Frozen> {
+        let committed = self.committed()?;
+        Ok(Frozen { layers: vec![committed], first_pane: None, alive: None })
+    }
+
+    /// All of it as of the last commit applied.
+    pub fn committed(&mut self) -> Result<Layer> {
         self.freeze_active()?;
-        Ok(Frozen { runs: self.runs.clone(), batches: self.frozen.clone(), first_pane: None, alive: None })
+        Ok(Layer { runs: self.runs.clone(), batches: self.frozen.clone() })
     }
 
     /// What the maintenance thread should merge: the newest batches, back to the first that is much larger than all
     /// that follow it.
-    pub fn merge_task(&mut self) -> Option<Task> {
+    pub fn merge_task(&mut self, bytes_max: usize) -> Option<Task> {
         let mut start = self.frozen.len();
-        let mut rows = 0;
+        let (mut rows, mut bytes) = (0, 0);
         while start > 0 {
-            let next = self.frozen[start - 1].num_rows();
-            if self.frozen.len() - start >= 2 && next > 2 * rows {
+            let next = &self.frozen[start - 1];
+            bytes += next.memory_bytes();
+            let is_larger = self.frozen.len() - start >= 2 && next.num_rows() > 2 * rows;
+            if is_larger || bytes > bytes_max {
                 break;
             }
-            rows += next;
+            rows += next.num_rows();
             start -= 1;
         }
         (self.frozen.len() - start >= MERGE_BATCHES_MIN).then(|| self.task(start))
@@ -155,6 +179,12 @@ impl ViewState {
             self.runs.push(run);
         }
         wanted
+    }
+
+    /// Adds a run of a commit. Its states count as older than what is in memory, which the writer had flushed: what came
+    /// since then was written while that write went on, and between those there is no order.
+    pub fn add_run(&mut self, run: Arc<Run>) {
+        self.runs.push(run);
     }
 
     /// Puts one run in the place of `merged`, which are neighbours.

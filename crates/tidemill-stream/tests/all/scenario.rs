@@ -264,7 +264,8 @@ pub fn mask(outcomes: &[Outcome]) -> u64 {
 
 fn is_refusal(error: &Error) -> bool {
     let sql = matches!(error, Error::Sql(e) if e.state == tidemill_sql::SqlState::DISK_FULL);
-    sql || matches!(error, Error::Log(LogError::DiskFull(_)))
+    // States of a write that could not be put into a run are in no log.
+    sql || matches!(error, Error::Log(LogError::DiskFull(_)) | Error::Run(_))
 }
 
 /// Waits until the run files are others than before, or for as long as there is patience.

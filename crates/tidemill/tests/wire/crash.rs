@@ -22,14 +22,15 @@ const ROUNDS: u32 = 3;
 /// Longest life of a server.
 const LIFE_MS_MAX: u64 = 1200;
 
-/// `units` tells every write from every other; the rest is there to be at the same commit, and to have states of
+/// `units` tells every write to the stream from every other, `t` those to the table; the rest is there to be at the same commit, and to have states of
 /// other kinds.
 const SCHEMA: &str = "
     CREATE STREAM s (w int, n int8, x int);
     CREATE CONTINUOUS VIEW units AS SELECT w, n, count(*) FROM s GROUP BY w, n;
     CREATE CONTINUOUS VIEW by_writer AS SELECT w, count(*), sum(n), max(n) FROM s GROUP BY w;
     CREATE CONTINUOUS VIEW total AS SELECT count(*), sum(n) FROM s;
-    CREATE CONTINUOUS VIEW kept AS SELECT w, n FROM s WHERE x = 0";
+    CREATE CONTINUOUS VIEW kept AS SELECT w, n FROM s WHERE x = 0;
+    CREATE TABLE t (w int NOT NULL, n int8 NOT NULL, x int)";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_acknowledged_survives_kill_9() {
@@ -87,9 +88,21 @@ async fn check(server: &Server, writers: &mut [Writer]) {
         rows(&client, sql).await.into_iter().map(parse).collect()
     };
     let units = numbers("SELECT w, n, count FROM units ORDER BY w, n").await;
+    let in_table = numbers("SELECT w, n, count(*) FROM t GROUP BY w, n ORDER BY w, n").await;
     for writer in writers.iter_mut() {
-        let own = units.iter().filter(|unit| unit[0] == i64::from(writer.number));
-        writer.check(own.map(|unit| (unit[1], unit[2])).collect());
+        let own = |all: &[Vec<i64>]| -> Vec<(i64, i64)> {
+            let own = all.iter().filter(|unit| unit[0] == i64::from(writer.number));
+            own.map(|unit| (unit[1], unit[2])).collect()
+        };
+        let (events, in_table) = (own(&units), own(&in_table));
+        match writer.kind {
+            Kind::Table => writer.check(in_table),
+            Kind::Transaction => {
+                assert_eq!(events, in_table, "a transaction is half there");
+                writer.check(events);
+            }
+            _ => writer.check(events),
+        }
     }
     let (mut total, mut by_writer) = ([0, 0], Vec::<[i64; 4]>::new());
     for unit in &units {

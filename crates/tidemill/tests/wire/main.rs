@@ -15,6 +15,7 @@ mod server;
 mod session;
 mod slt;
 mod stress;
+mod table;
 mod tools;
 mod transaction;
 mod transcript;

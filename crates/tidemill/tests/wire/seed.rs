@@ -116,7 +116,7 @@ async fn errors_have_their_sqlstates() {
         ("CREATE STREAM s (x int)", "42P07"),
         ("CREATE CONTINUOUS VIEW w AS SELECT nope FROM s", "42703"),
         ("SET nope = 1", "42704"),
-        ("CREATE TABLE t (x int)", "0A000"),
+        ("CREATE TABLE t (x int PRIMARY KEY)", "0A000"),
     ] {
         assert_eq!(failure(&client, sql).await.0, state, "{sql}");
     }

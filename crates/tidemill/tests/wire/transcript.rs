@@ -62,6 +62,13 @@ async fn commands_of_psql_describe_streams_and_views() {
 }
 
 #[tokio::test]
+async fn psql_shows_tables() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path());
+    compare(&server, "table");
+}
+
+#[tokio::test]
 async fn clients_find_what_they_ask_the_catalogs_for() {
     let dir = tempfile::tempdir().unwrap();
     let server = server_with_relations(dir.path()).await;

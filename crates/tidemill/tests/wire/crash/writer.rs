@@ -18,13 +18,15 @@ pub enum Kind {
     Pipeline,
     CopyText,
     CopyBinary,
-    /// A block of several statements, sometimes rolled back.
+    /// A block of several statements, which write to the stream and to the table, sometimes rolled back.
     Transaction,
+    /// Rows of the table, which are durable at every level.
+    Table,
 }
 
 impl Kind {
-    pub const ALL: [Kind; 5] =
-        [Kind::Insert, Kind::Pipeline, Kind::CopyText, Kind::CopyBinary, Kind::Transaction];
+    pub const ALL: [Kind; 6] =
+        [Kind::Insert, Kind::Pipeline, Kind::CopyText, Kind::CopyBinary, Kind::Transaction, Kind::Table];
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +58,7 @@ enum Fate {
 
 pub struct Writer {
     pub number: i32,
-    kind: Kind,
+    pub kind: Kind,
     level: Level,
     /// Units begun, and those of them that were acknowledged, since the last start.
     begun: i64,
@@ -80,7 +82,7 @@ impl Writer {
     fn rows(&self, unit: i64) -> i64 {
         match self.kind {
             Kind::Pipeline => 3,
-            Kind::Insert | Kind::Transaction => 2 + unit % 7,
+            Kind::Insert | Kind::Transaction | Kind::Table => 2 + unit % 7,
             // Some are longer than a batch.
             Kind::CopyText | Kind::CopyBinary if unit % 20 == 0 => 9000,
             Kind::CopyText | Kind::CopyBinary => 1 + unit % 50,
@@ -105,7 +107,8 @@ impl Writer {
         let unit = self.begun + 1;
         self.begun += if self.kind == Kind::Pipeline { PIPELINE } else { 1 };
         match self.kind {
-            Kind::Insert => self.insert(client, unit, 0..self.rows(unit)).await?,
+            Kind::Insert => self.insert(client, "s", unit, 0..self.rows(unit)).await?,
+            Kind::Table => self.insert(client, "t", unit, 0..self.rows(unit)).await?,
             Kind::Pipeline => return self.pipeline(client, unit).await,
             Kind::CopyText => self.copy_text(client, unit).await?,
             Kind::CopyBinary => self.copy_binary(client, unit).await?,
@@ -119,9 +122,18 @@ impl Writer {
         Ok(())
     }
 
-    async fn insert(&self, client: &Client, unit: i64, numbers: std::ops::Range<i64>) -> Result<(), Error> {
+    async fn insert(
+        &self,
+        client: &Client,
+        relation: &str,
+        unit: i64,
+        numbers: std::ops::Range<i64>,
+    ) -> Result<(), Error> {
         let values: Vec<_> = numbers.map(|x| format!("({}, {unit}, {x})", self.number)).collect();
-        client.simple_query(&format!("INSERT INTO s (w, n, x) VALUES {}", values.join(", "))).await.map(drop)
+        client
+            .simple_query(&format!("INSERT INTO {relation} (w, n, x) VALUES {}", values.join(", ")))
+            .await
+            .map(drop)
     }
 
     async fn pipeline(&mut self, client: &Client, first: i64) -> Result<(), Error> {
@@ -168,8 +180,9 @@ impl Writer {
             self.fates.insert(unit, Fate::RolledBack);
         }
         client.batch_execute("BEGIN").await?;
-        self.insert(client, unit, 0..1).await?;
-        self.insert(client, unit, 1..rows).await?;
+        self.insert(client, "s", unit, 0..1).await?;
+        self.insert(client, "t", unit, 0..rows).await?;
+        self.insert(client, "s", unit, 1..rows).await?;
         client.batch_execute(if roll_back { "ROLLBACK" } else { "COMMIT" }).await?;
         Ok(!roll_back)
     }
@@ -196,7 +209,9 @@ impl Writer {
                     self.fates.insert(unit, Fate::Found);
                 }
                 None => {
-                    let durable = self.level == Level::SyncCommit && unit <= self.acknowledged;
+                    let is_synced = self.level == Level::SyncCommit
+                        || matches!(self.kind, Kind::Table | Kind::Transaction);
+                    let durable = is_synced && unit <= self.acknowledged;
                     assert!(!durable, "{about}: unit {unit} of {} acknowledged is lost", self.acknowledged);
                     gap = gap.or(Some(unit));
                     self.fates.insert(unit, Fate::Lost);

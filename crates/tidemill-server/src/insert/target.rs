@@ -1,0 +1,157 @@
+//! What an INSERT or a COPY writes to: a stream, or a table.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use sqlparser::ast::{self, SetExpr};
+use tidemill_sql::insert::is_default;
+use tidemill_sql::statement::Name;
+use tidemill_sql::text::Context;
+use tidemill_sql::types::{Scalar, Type};
+use tidemill_sql::{Result, SqlError, SqlState, parse};
+use tidemill_stream::stream::ARRIVAL;
+
+use crate::catalog::{Catalog, Relation, Stream, Table};
+use crate::define::public;
+
+#[derive(Debug, Clone)]
+pub enum Target {
+    Stream(Arc<Stream>),
+    Table(Arc<Table>),
+}
+
+/// The place of a column in the events, and its type.
+pub type Place = (usize, Type);
+
+impl Target {
+    /// The relation of this name, or the error of INSERT.
+    pub fn find(catalog: &Catalog, name: &Name) -> Result<Target> {
+        let plain = public(name)?;
+        match catalog.get(plain) {
+            Some(Relation::Stream(stream)) => Ok(Target::Stream(stream)),
+            Some(Relation::Table(table)) => Ok(Target::Table(table)),
+            Some(Relation::View(_)) => Err(SqlError::new(
+                SqlState::WRONG_OBJECT_TYPE,
+                format!("cannot insert into continuous view \"{plain}\""),
+            )
+            .with_hint("Insert into the stream that it reads.")),
+            Some(Relation::PlainView(_)) => {
+                let message = format!("cannot insert into view \"{plain}\"");
+                Err(SqlError::new(SqlState::INVALID_OBJECT_STATE, message)
+                    .with_detail("Views are not automatically updatable.")
+                    .with_hint("Insert into the stream or the table that it reads."))
+            }
+            None => {
+                let message = format!("relation \"{plain}\" does not exist");
+                Err(SqlError::new(SqlState::UNDEFINED_TABLE, message).with_position(name.position))
+            }
+        }
+    }
+
+    /// The stream that takes the rows; a table has one of its own.
+    pub fn stream(&self) -> &Arc<Stream> {
+        match self {
+            Target::Stream(stream) => stream,
+            Target::Table(table) => &table.stream,
+        }
+    }
+
+    pub fn table(&self) -> Option<&Arc<Table>> {
+        match self {
+            Target::Stream(_) => None,
+            Target::Table(table) => Some(table),
+        }
+    }
+
+    /// Places of the named columns in the events, or of all. A column that an undeclared stream does not have is ignored;
+    /// elsewhere it is an error.
+    pub fn columns(&self, names: &[String]) -> Result<Vec<Option<Place>>> {
+        let known = &self.stream().object.columns;
+        if names.is_empty() {
+            return Ok(known.iter().enumerate().map(|(i, (_, ty))| Some((i + 1, *ty))).collect());
+        }
+        let mut seen: Vec<&String> = Vec::new();
+        names
+            .iter()
+            .map(|name| {
+                if seen.contains(&name) {
+                    let message = format!("column \"{name}\" specified more than once");
+                    return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+                }
+                seen.push(name);
+                self.column(name)
+            })
+            .collect()
+    }
+
+    fn column(&self, name: &str) -> Result<Option<Place>> {
+        if name == ARRIVAL && self.table().is_none() {
+            return Ok(Some((0, Type::new(Scalar::Timestamptz))));
+        }
+        let object = &self.stream().object;
+        match object.columns.iter().position(|(n, _)| n == name) {
+            Some(i) => Ok(Some((i + 1, object.columns[i].1))),
+            None if object.declared => Err(SqlError::new(
+                SqlState::UNDEFINED_COLUMN,
+                format!("column \"{name}\" of relation \"{}\" does not exist", object.name),
+            )),
+            None => Ok(None),
+        }
+    }
+
+    /// The source of an INSERT: in VALUES, with the defaults of its columns in the place of DEFAULT, and with parameters
+    /// of the columns' types.
+    pub fn source<'a>(
+        &self,
+        source: Cow<'a, ast::Query>,
+        columns: &[Option<Place>],
+    ) -> Result<Cow<'a, ast::Query>> {
+        let SetExpr::Values(values) = source.body.as_ref() else { return Ok(source) };
+        if !values.rows.iter().flat_map(|row| &row.content).any(|e| is_default(e) || is_parameter(e)) {
+            return Ok(source);
+        }
+        let mut query = source.into_owned();
+        if let SetExpr::Values(values) = query.body.as_mut() {
+            for row in &mut values.rows {
+                for (i, expr) in row.content.iter_mut().enumerate() {
+                    self.type_value(expr, columns.get(i).copied().flatten())?;
+                }
+            }
+        }
+        Ok(Cow::Owned(query))
+    }
+
+    fn type_value(&self, value: &mut ast::Expr, column: Option<Place>) -> Result<()> {
+        let typed = |expr: &ast::Expr, ty: Type| {
+            parse::parse_expr(&format!("CAST(({expr}) AS {})", ty.with_typmod(-1).display()))
+        };
+        let default = |place: usize| self.table().and_then(|table| table.default(place - 1));
+        if is_default(value) {
+            *value = match column.and_then(|(place, ty)| Some((default(place)?, ty))) {
+                Some((default, ty)) => typed(&default.expr, ty)?,
+                None => parse::parse_expr("NULL")?,
+            };
+        } else if let Some((_, ty)) = column.filter(|_| is_parameter(value)) {
+            *value = typed(value, ty)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses rows that a table does not take; the error comes with the number of the row, from 0.
+    pub fn check(
+        &self,
+        events: &RecordBatch,
+        context: &Context,
+    ) -> std::result::Result<(), (usize, SqlError)> {
+        let Some((table, lacking)) = self.table().and_then(|t| Some((t, t.lacking(events)?))) else {
+            return Ok(());
+        };
+        let error = table.not_null_violation(events, lacking, context);
+        Err((lacking.0, error.unwrap_or_else(|error| error)))
+    }
+}
+
+fn is_parameter(expr: &ast::Expr) -> bool {
+    matches!(expr, ast::Expr::Value(value) if matches!(value.value, ast::Value::Placeholder(_)))
+}

@@ -1,0 +1,157 @@
+//! Plain tables: what is written is read, together with what else was written in the transaction, and after a start.
+
+use crate::client::Client;
+use crate::server::{Server, failure, rows};
+
+async fn start() -> (tempfile::TempDir, Server, tokio_postgres::Client) {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path());
+    let client = server.connect().await;
+    client
+        .batch_execute(
+            "CREATE STREAM s (id int, x int);
+             CREATE CONTINUOUS VIEW v AS SELECT id, count(*), sum(x) FROM s GROUP BY id;
+             CREATE TABLE t (id int NOT NULL, name text DEFAULT 'nobody')",
+        )
+        .await
+        .unwrap();
+    (dir, server, client)
+}
+
+#[tokio::test]
+async fn tables_and_views_are_read_and_written_together() {
+    let (_dir, server, client) = start().await;
+    client.batch_execute("INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, DEFAULT)").await.unwrap();
+    client.batch_execute("INSERT INTO s SELECT id, id * 10 FROM t WHERE id < 3").await.unwrap();
+    let joined = "SELECT t.name, v.sum FROM t LEFT JOIN v USING (id) ORDER BY t.id";
+    assert_eq!(rows(&client, joined).await, [["a", "10"], ["b", "20"], ["nobody", "NULL"]]);
+    assert_eq!(
+        rows(&client, "SELECT max(length(name)) FROM t WHERE id IN (SELECT id FROM v)").await,
+        [["1"]]
+    );
+    // Only these views read what is inserted into streams; a table is no view's.
+    client
+        .batch_execute("CREATE CONTINUOUS VIEW w AS SELECT count(*) FROM s; SET stream_targets TO w")
+        .await
+        .unwrap();
+    client.batch_execute("INSERT INTO t VALUES (4, 'd'); INSERT INTO s VALUES (4, 4)").await.unwrap();
+    assert_eq!(rows(&client, "SELECT count(*) FROM t").await, [["4"]]);
+    assert_eq!(rows(&client, "SELECT count(*), (SELECT count FROM w) FROM v").await, [["2", "1"]]);
+    client.batch_execute("RESET stream_targets").await.unwrap();
+
+    let other = server.connect().await;
+    let both = "SELECT (SELECT count(*) FROM t), (SELECT sum(count)::int FROM v)";
+    client.batch_execute("BEGIN; INSERT INTO t VALUES (5, 'e'); INSERT INTO s VALUES (5, 5)").await.unwrap();
+    assert_eq!(rows(&other, both).await, [["4", "2"]]);
+    client.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(rows(&other, both).await, [["5", "3"]]);
+    client.batch_execute("BEGIN; INSERT INTO t VALUES (6); INSERT INTO s VALUES (6, 6)").await.unwrap();
+    assert_eq!(failure(&client, "INSERT INTO t VALUES (NULL)").await.0, "23502");
+    client.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(rows(&other, both).await, [["5", "3"]]);
+    client.batch_execute("INSERT INTO t VALUES (7); SELECT 1/0; INSERT INTO t VALUES (8)").await.unwrap_err();
+    assert_eq!(rows(&other, both).await, [["5", "3"]]);
+
+    other.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ").await.unwrap();
+    assert_eq!(rows(&other, both).await, [["5", "3"]]);
+    client.batch_execute("INSERT INTO t VALUES (9); TRUNCATE t").await.unwrap();
+    assert_eq!(rows(&other, both).await, [["5", "3"]]);
+    other.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(rows(&other, both).await, [["0", "3"]]);
+}
+
+#[tokio::test]
+async fn tables_last() {
+    let (dir, mut server, client) = start().await;
+    client
+        .batch_execute(
+            "SET stream_insert_level = async;
+             CREATE TABLE many AS SELECT x, 'row ' || x AS name FROM generate_series(1, 20000) AS x;
+             INSERT INTO t SELECT x FROM generate_series(1, 100) AS x;
+             CREATE TABLE gone AS SELECT 1 AS x;
+             CREATE TABLE emptied (x int DEFAULT 7, at timestamptz NOT NULL DEFAULT now());
+             INSERT INTO emptied DEFAULT VALUES;
+             TRUNCATE emptied;
+             DROP TABLE gone",
+        )
+        .await
+        .unwrap();
+    for by_kill in [true, false, true] {
+        if by_kill {
+            server.kill();
+        } else {
+            server.terminate();
+            assert!(server.wait().success());
+        }
+        server = Server::start(dir.path());
+        let client = server.connect().await;
+        assert_eq!(
+            rows(&client, "SELECT count(*), sum(x), max(name) FROM many").await,
+            [["20000", "200010000", "row 9999"]]
+        );
+        assert_eq!(
+            rows(&client, "SELECT count(*), count(DISTINCT id), min(name) FROM t").await,
+            [["100", "100", "nobody"]]
+        );
+        assert_eq!(rows(&client, "SELECT count(*) FROM emptied").await, [["0"]]);
+        assert_eq!(failure(&client, "SELECT * FROM gone").await.0, "42P01");
+        client.batch_execute("INSERT INTO emptied DEFAULT VALUES; TRUNCATE emptied").await.unwrap();
+        assert_eq!(failure(&client, "INSERT INTO emptied VALUES (1, NULL)").await.0, "23502");
+    }
+}
+
+/// A statement that fails leaves nothing behind, and what it would have made is not there.
+#[tokio::test]
+async fn a_table_of_a_query_is_there_whole_or_not_at_all() {
+    let (_dir, _server, client) = start().await;
+    let fails = "CREATE TABLE half AS SELECT 1 / (50000 - x) AS y FROM generate_series(1, 60000) AS x";
+    assert_eq!(failure(&client, fails).await.0, "22012");
+    assert_eq!(failure(&client, "SELECT * FROM half").await.0, "42P01");
+    assert_eq!(failure(&client, "CREATE TABLE half AS SELECT 1 AS a, 2 AS a").await.0, "42701");
+    assert_eq!(failure(&client, "CREATE TABLE t AS SELECT 1").await.0, "42P07");
+    client.batch_execute("CREATE TABLE half AS SELECT 1 AS a").await.unwrap();
+    client.batch_execute("BEGIN").await.unwrap();
+    assert_eq!(failure(&client, "CREATE TABLE u AS SELECT 1").await.0, "25001");
+    client.batch_execute("ROLLBACK").await.unwrap();
+}
+
+#[tokio::test]
+async fn prepared_inserts_fill_in_defaults() {
+    let (_dir, _server, client) = start().await;
+    client
+        .batch_execute(
+            "CREATE TABLE d (a int, b int DEFAULT 1 + 1, c text DEFAULT 'x', at timestamptz DEFAULT now())",
+        )
+        .await
+        .unwrap();
+    let some = client.prepare("INSERT INTO d (a) VALUES ($1)").await.unwrap();
+    assert_eq!(client.execute(&some, &[&1i32]).await.unwrap(), 1);
+    let mixed = client.prepare("INSERT INTO d (a, b, c) VALUES ($1, DEFAULT, DEFAULT), ($1, $2, $3)").await;
+    assert_eq!(client.execute(&mixed.unwrap(), &[&2i32, &5i32, &"y"]).await.unwrap(), 2);
+    let selected = client.prepare("INSERT INTO d (c) SELECT $1::text").await.unwrap();
+    assert_eq!(client.execute(&selected, &[&"z"]).await.unwrap(), 1);
+    assert_eq!(
+        rows(&client, "SELECT a, b, c, at <= now() FROM d ORDER BY a, b").await,
+        [["1", "2", "x", "t"], ["2", "2", "x", "t"], ["2", "5", "y", "t"], ["NULL", "2", "z", "t"]]
+    );
+}
+
+/// Rows of a COPY come all at once, or not at all.
+#[tokio::test]
+async fn rows_of_a_copy_come_at_once() {
+    let (_dir, server, _client) = start().await;
+    let mut client = Client::connect(server.port, "tidemill");
+    let copy = |client: &mut Client, lines: &str| {
+        client.send(&[(b'Q', b"COPY t FROM STDIN\0".to_vec())]);
+        client.send(&[(b'd', lines.as_bytes().to_vec()), (b'c', vec![])]);
+        crate::client::answer_of(client.until_ready())
+    };
+    let answer = copy(&mut client, "1\ta\n2\tb\n\\N\tc\n4\td\n");
+    let error = answer.error.unwrap();
+    assert_eq!(error.get('C'), "23502");
+    assert_eq!(error.get('D'), "Failing row contains (null, c).");
+    assert_eq!(error.get('W'), "COPY t, line 3");
+    assert_eq!(copy(&mut client, "1\ta\n2\tb\n").tags, ["COPY 2"]);
+    let answer = client.query("SELECT count(*), max(name) FROM t");
+    assert_eq!(answer.rows, [[Some("2".to_string()), Some("b".to_string())]]);
+}
