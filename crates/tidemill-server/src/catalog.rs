@@ -353,6 +353,7 @@ pub enum Change<'a> {
     PutView(u32, &'a ViewObject),
     PutTable(u32, &'a TableObject),
     PutPlainView(u32, &'a PlainViewObject),
+    PutTable(u32, &'a TableObject),
     /// With its comments.
     Remove(u32),
     Comment {

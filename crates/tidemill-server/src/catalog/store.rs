@@ -121,8 +121,8 @@ impl Store {
                     }
                     Change::Comment { oid, column, text } => {
                         match text {
-                            Some(text) => drop(comments.insert((*oid, *column), *text).map_err(failed)?),
-                            None => drop(comments.remove((*oid, *column)).map_err(failed)?),
+                            Some(text) => drop(comments.insert((oid, column), text).map_err(failed)?),
+                            None => drop(comments.remove((oid, column)).map_err(failed)?),
                         }
                         continue;
                     }

@@ -53,6 +53,9 @@ impl Session {
                 Relation::View(view) if view.id() == id => {
                     Some((view.object.name.clone(), view.view.size().0))
                 }
+                Relation::Table(table) if table.id() == id => {
+                    Some((table.object.name.clone(), table.view.size().0))
+                }
                 _ => None,
             })
         };
