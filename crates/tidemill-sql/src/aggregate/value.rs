@@ -17,7 +17,8 @@ use crate::types::Type;
 /// `better` is how a value that replaces the one so far compares with it; `None`: the first stays.
 pub(super) fn resolve(ty: Type, better: Option<Ordering>) -> Option<Resolved> {
     let data_type = ty.arrow();
-    Resolved::new(std::slice::from_ref(&data_type), ty.with_typmod(-1), Value { data_type, better })
+    let states = [data_type.clone()];
+    Resolved::new(&states, ty.with_typmod(-1), Value { data_type, better })
 }
 
 #[derive(Debug, Clone)]
