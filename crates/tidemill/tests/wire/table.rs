@@ -224,7 +224,7 @@ async fn rows_are_updated_and_deleted() {
     ] {
         assert_eq!(failure(&client, sql).await.0, state, "{sql}");
     }
-    client.batch_execute("SET transaction_memory_limit = '64kB'").await.unwrap();
+    client.batch_execute("SET transaction_memory_limit = '1MB'").await.unwrap();
     assert_eq!(failure(&client, "UPDATE t SET name = repeat(name, 100)").await.0, "53200");
     assert_eq!(rows(&client, sums).await, wanted);
     server.kill();
