@@ -5,11 +5,16 @@
 //! The states of `n` groups are a record batch: the key columns `k0..`, then the state columns `a0s0..`, named by
 //! position because DataFusion names them after expression text.
 
+mod number;
+
 use std::borrow::Borrow;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{
+    DataType, Date32Type, Field, Int16Type, Int32Type, Int64Type, Schema, SchemaRef, Time64MicrosecondType,
+    TimeUnit, TimestampMicrosecondType, UInt32Type,
+};
 use datafusion::common::cast::as_boolean_array;
 use datafusion::error::Result;
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
@@ -20,6 +25,7 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
 
+use crate::fold::number::Numbers;
 use crate::window;
 
 /// What a view aggregates: keys, aggregates, and the schemas of their states and results.
@@ -356,7 +362,7 @@ impl Fold {
             return Ok(Fold::Global { accumulators: aggregation.accumulators()?, rows: 0 });
         }
         Ok(Fold::Grouped {
-            keys: new_group_values(Arc::clone(&aggregation.key_schema), &GroupOrdering::None)?,
+            keys: key_table(&aggregation.key_schema)?,
             accumulators: aggregation.group_accumulators()?,
             indices: Vec::new(),
             rows: 0,
@@ -518,6 +524,27 @@ impl Fold {
             }
         }
     }
+}
+
+fn key_table(schema: &SchemaRef) -> Result<Box<dyn GroupValues>> {
+    let [field] = schema.fields().as_ref() else { return general_key_table(schema) };
+    let data_type = field.data_type().clone();
+    Ok(match data_type {
+        DataType::Int16 => Box::new(Numbers::<Int16Type>::new(data_type)),
+        DataType::Int32 => Box::new(Numbers::<Int32Type>::new(data_type)),
+        DataType::Int64 => Box::new(Numbers::<Int64Type>::new(data_type)),
+        DataType::UInt32 => Box::new(Numbers::<UInt32Type>::new(data_type)),
+        DataType::Date32 => Box::new(Numbers::<Date32Type>::new(data_type)),
+        DataType::Time64(TimeUnit::Microsecond) => Box::new(Numbers::<Time64MicrosecondType>::new(data_type)),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            Box::new(Numbers::<TimestampMicrosecondType>::new(data_type))
+        }
+        _ => return general_key_table(schema),
+    })
+}
+
+fn general_key_table(schema: &SchemaRef) -> Result<Box<dyn GroupValues>> {
+    new_group_values(Arc::clone(schema), &GroupOrdering::None)
 }
 
 /// Emits all keys and clears the table. `GroupValuesColumn` (two or more keys) leaves its map filled after

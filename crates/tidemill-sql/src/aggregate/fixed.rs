@@ -45,6 +45,19 @@ pub(super) trait Moment: Clone + Default + Debug + Send + Sync + 'static {
     fn read(columns: &[ArrayRef]) -> Result<Vec<Self>>;
 }
 
+/// Derived, these would ask the same of the type of the values, of which a state holds none.
+macro_rules! impl_copy {
+    ($name:ident) => {
+        impl<T> Clone for $name<T> {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+        impl<T> Copy for $name<T> {}
+    };
+}
+pub(super) use impl_copy;
+
 /// Results of states, one row each.
 pub(super) type Finish<M> = fn(&[M]) -> Result<ArrayRef>;
 

@@ -1,83 +1,124 @@
 //! `sum`, `avg`, `stddev` and `variance` of floating-point numbers.
 
+use std::fmt::Debug;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float32Array, Float64Array, Int64Array};
+use arrow::array::{
+    ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Float32Array, Float64Array, Int64Array,
+};
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
 
 use super::Resolved;
-use super::fixed::{Fixed, Moment, column, float8};
+use super::fixed::{Fixed, Moment, column, float8, impl_copy};
 use crate::error::{Result, SqlError, SqlState};
 use crate::types::{Scalar, Type};
 
 const FLOAT8: Type = Type::new(Scalar::Float8);
 
 pub(super) fn sum_or_avg(name: &str, types: &[Type]) -> Option<Resolved> {
-    let [Type { scalar: scalar @ (Scalar::Float4 | Scalar::Float8), array: false, .. }] = types else {
-        return None;
-    };
+    let [Type { scalar, array: false, .. }] = types else { return None };
     let arguments = [scalar.arrow()];
     match (name, scalar) {
         ("sum", Scalar::Float4) => {
-            Resolved::new(&arguments, Type::new(Scalar::Float4), Fixed::new(1, Sum::finish_float4))
+            let function = Fixed::new(1, Sum::<Float32Type>::finish_float4);
+            Resolved::new(&arguments, Type::new(Scalar::Float4), function)
         }
-        ("sum", _) => Resolved::new(&arguments, FLOAT8, Fixed::new(1, Sum::finish)),
-        ("avg", _) => Resolved::new(&arguments, FLOAT8, Fixed::new(1, Sum::avg)),
+        ("sum", Scalar::Float8) => {
+            Resolved::new(&arguments, FLOAT8, Fixed::new(1, Sum::<Float64Type>::finish))
+        }
+        ("avg", Scalar::Float4) => Resolved::new(&arguments, FLOAT8, Fixed::new(1, Sum::<Float32Type>::avg)),
+        ("avg", Scalar::Float8) => Resolved::new(&arguments, FLOAT8, Fixed::new(1, Sum::<Float64Type>::avg)),
         _ => None,
     }
 }
 
 pub(super) fn spread(name: &str, types: &[Type]) -> Option<Resolved> {
-    let [ty @ Type { scalar: Scalar::Float4 | Scalar::Float8, array: false, .. }] = types else {
-        return None;
-    };
-    let finish = match name {
-        "stddev" | "stddev_samp" => |states: &[Spread]| finish_spread(states, |s| s.sample().map(f64::sqrt)),
-        "stddev_pop" => |states: &[Spread]| finish_spread(states, |s| s.population().map(f64::sqrt)),
-        "variance" | "var_samp" => |states: &[Spread]| finish_spread(states, Spread::sample),
-        "var_pop" => |states: &[Spread]| finish_spread(states, Spread::population),
-        _ => return None,
-    };
-    Resolved::new(&[ty.arrow()], FLOAT8, Fixed::new(1, finish))
+    let [Type { scalar, array: false, .. }] = types else { return None };
+    match scalar {
+        Scalar::Float4 => spread_of::<Float32Type>(name),
+        Scalar::Float8 => spread_of::<Float64Type>(name),
+        _ => None,
+    }
 }
 
-fn finish_spread(states: &[Spread], f: impl Fn(&Spread) -> Option<f64>) -> Result<ArrayRef> {
+fn spread_of<T: Float>(name: &str) -> Option<Resolved> {
+    let finish = match name {
+        "stddev" | "stddev_samp" => {
+            |states: &[Spread<T>]| finish_spread(states, |s| s.sample().map(f64::sqrt))
+        }
+        "stddev_pop" => |states: &[Spread<T>]| finish_spread(states, |s| s.population().map(f64::sqrt)),
+        "variance" | "var_samp" => |states: &[Spread<T>]| finish_spread(states, Spread::sample),
+        "var_pop" => |states: &[Spread<T>]| finish_spread(states, Spread::population),
+        _ => return None,
+    };
+    Resolved::new(&[T::DATA_TYPE], FLOAT8, Fixed::new(1, finish))
+}
+
+fn finish_spread<T>(states: &[Spread<T>], f: impl Fn(&Spread<T>) -> Option<f64>) -> Result<ArrayRef> {
     if states.iter().any(|state| state.squares == f64::INFINITY) {
         return Err(overflow());
     }
     Ok(Arc::new(states.iter().map(f).collect::<Float64Array>()))
 }
 
+/// A floating-point type of PostgreSQL; sums are float8 whatever the type.
+trait Float: ArrowPrimitiveType<Native: Into<f64> + Copy> + Debug + Send + Sync {}
+
+impl Float for Float32Type {}
+impl Float for Float64Type {}
+
+fn floats<T: Float>(args: &[ArrayRef]) -> Result<impl Iterator<Item = f64> + '_> {
+    let values = args.first().and_then(|a| a.as_primitive_opt::<T>());
+    let values = values.ok_or_else(|| SqlError::internal("a floating-point aggregate of something else"))?;
+    Ok(values.values().iter().map(|value| (*value).into()))
+}
+
 pub(super) fn overflow() -> SqlError {
     SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow")
 }
 
-/// The values of a column of float4 or float8.
-fn floats(args: &[ArrayRef]) -> Result<impl Iterator<Item = f64> + '_> {
-    let [single, double] =
-        [DataType::Float32, DataType::Float64].map(|ty| args.first().filter(|a| *a.data_type() == ty));
-    if single.is_none() && double.is_none() {
-        return Err(SqlError::internal("a floating-point aggregate of something else"));
-    }
-    let single = single.map(|a| a.as_primitive::<Float32Type>().values().iter().map(|v| f64::from(*v)));
-    let double = double.map(|a| a.as_primitive::<Float64Type>().values().iter().copied());
-    Ok(single.into_iter().flatten().chain(double.into_iter().flatten()))
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Sum {
+#[derive(Debug)]
+struct Sum<T> {
     sum: f64,
-    count: i64,
-    /// An infinity came in, so an infinite sum is no overflow.
-    infinite: bool,
+    /// Twice the number of values, and one more if an infinity was among them: then an infinite sum is no overflow.
+    /// In one field, because the states of a million groups are fetched from memory.
+    seen: u64,
+    of: PhantomData<T>,
 }
 
-impl Sum {
+impl_copy!(Sum);
+
+impl<T> Default for Sum<T> {
+    fn default() -> Self {
+        Self { sum: 0.0, seen: 0, of: PhantomData }
+    }
+}
+
+impl<T> Sum<T> {
+    fn new(sum: f64, count: i64, infinite: bool) -> Self {
+        Self { sum, seen: ((count as u64) << 1) | u64::from(infinite), of: PhantomData }
+    }
+
+    fn count(&self) -> i64 {
+        (self.seen >> 1) as i64
+    }
+
+    fn infinite(&self) -> bool {
+        self.seen & 1 == 1
+    }
+
+    fn plus(&mut self, other: &Self) {
+        self.sum += other.sum;
+        let infinite = (self.seen | other.seen) & 1;
+        self.seen = ((self.seen & !1) + (other.seen & !1)) | infinite;
+    }
+
     fn checked(&self) -> Result<Option<f64>> {
-        if self.sum.is_infinite() && !self.infinite {
+        if self.sum.is_infinite() && !self.infinite() {
             return Err(overflow());
         }
-        Ok((self.count > 0).then_some(self.sum))
+        Ok((self.count() > 0).then_some(self.sum))
     }
 
     fn finish(states: &[Self]) -> Result<ArrayRef> {
@@ -94,37 +135,34 @@ impl Sum {
     }
 
     fn avg(states: &[Self]) -> Result<ArrayRef> {
-        let averages = states.iter().map(|s| Ok(s.checked()?.map(|sum| sum / s.count as f64)));
+        let averages = states.iter().map(|s| Ok(s.checked()?.map(|sum| sum / s.count() as f64)));
         Ok(Arc::new(averages.collect::<Result<Float64Array>>()?))
     }
 }
 
-impl Moment for Sum {
+impl<T: Float> Moment for Sum<T> {
     type Value<'a> = f64;
 
     fn values(args: &[ArrayRef]) -> Result<impl Iterator<Item = f64> + '_> {
-        floats(args)
+        floats::<T>(args)
     }
 
     fn add(&mut self, value: f64) {
         self.sum += value;
-        self.count += 1;
-        self.infinite |= value.is_infinite();
+        self.seen = (self.seen + 2) | u64::from(value.is_infinite());
     }
 
     fn add_columns(&mut self, args: &[ArrayRef]) -> Result<()> {
         let values = float8(&args[0])?;
-        self.count += values.len() as i64;
         // In lanes; one after the other would wait for each addition.
-        self.sum += arrow::compute::sum(&values).unwrap_or(0.0);
-        self.infinite |= self.sum.is_infinite() && values.values().iter().any(|value| value.is_infinite());
+        let sum = arrow::compute::sum(&values).unwrap_or(0.0);
+        let infinite = !sum.is_finite() && values.values().iter().any(|value| value.is_infinite());
+        self.plus(&Self::new(sum, values.len() as i64, infinite));
         Ok(())
     }
 
     fn merge(&mut self, other: &Self) {
-        self.sum += other.sum;
-        self.count += other.count;
-        self.infinite |= other.infinite;
+        self.plus(other);
     }
 
     fn columns() -> Vec<DataType> {
@@ -134,8 +172,8 @@ impl Moment for Sum {
     fn write(states: &[Self]) -> Vec<ArrayRef> {
         vec![
             Arc::new(Float64Array::from_iter_values(states.iter().map(|s| s.sum))),
-            Arc::new(Int64Array::from_iter_values(states.iter().map(|s| s.count))),
-            Arc::new(BooleanArray::new(states.iter().map(|s| s.infinite).collect(), None)),
+            Arc::new(Int64Array::from_iter_values(states.iter().map(Self::count))),
+            Arc::new(BooleanArray::new(states.iter().map(Self::infinite).collect(), None)),
         ]
     }
 
@@ -143,20 +181,29 @@ impl Moment for Sum {
         let (sums, counts) = (column::<Float64Array>(columns, 0)?, column::<Int64Array>(columns, 1)?);
         let infinite = column::<BooleanArray>(columns, 2)?.values();
         let states = sums.values().iter().zip(counts.values()).zip(infinite.iter());
-        Ok(states.map(|((sum, count), infinite)| Self { sum: *sum, count: *count, infinite }).collect())
+        Ok(states.map(|((sum, count), infinite)| Self::new(*sum, *count, infinite)).collect())
     }
 }
 
 /// Count, sum, and the sum of squared differences from the mean: the method of Youngs and Cramer, `float8_accum` in
 /// PostgreSQL's float.c. An infinity that came in makes the squares NaN; infinite squares are an overflow.
-#[derive(Debug, Clone, Copy, Default)]
-struct Spread {
+#[derive(Debug)]
+struct Spread<T> {
     count: f64,
     sum: f64,
     squares: f64,
+    of: PhantomData<T>,
 }
 
-impl Spread {
+impl_copy!(Spread);
+
+impl<T> Default for Spread<T> {
+    fn default() -> Self {
+        Self { count: 0.0, sum: 0.0, squares: 0.0, of: PhantomData }
+    }
+}
+
+impl<T> Spread<T> {
     /// The squares after a step, of which is known whether all that went into it was finite.
     fn checked(&self, squares: f64, finite: bool) -> f64 {
         match self.sum.is_infinite() || squares.is_infinite() {
@@ -176,11 +223,11 @@ impl Spread {
     }
 }
 
-impl Moment for Spread {
+impl<T: Float> Moment for Spread<T> {
     type Value<'a> = f64;
 
     fn values(args: &[ArrayRef]) -> Result<impl Iterator<Item = f64> + '_> {
-        floats(args)
+        floats::<T>(args)
     }
 
     fn add(&mut self, value: f64) {
@@ -229,7 +276,12 @@ impl Moment for Spread {
     fn read(columns: &[ArrayRef]) -> Result<Vec<Self>> {
         let [counts, sums, squares] =
             [column::<Float64Array>(columns, 0)?, column(columns, 1)?, column(columns, 2)?];
-        let state = |i| Self { count: counts.value(i), sum: sums.value(i), squares: squares.value(i) };
+        let state = |i| Self {
+            count: counts.value(i),
+            sum: sums.value(i),
+            squares: squares.value(i),
+            of: PhantomData,
+        };
         Ok((0..counts.len()).map(state).collect())
     }
 }

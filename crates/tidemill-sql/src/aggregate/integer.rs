@@ -11,7 +11,7 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Int16Type, Int32Type, Int64Type, i256};
 
 use super::Resolved;
-use super::fixed::{Fixed, Moment, column};
+use super::fixed::{Fixed, Moment, column, impl_copy};
 use crate::error::{Result, SqlError};
 use crate::numeric::{Numeric, Spread};
 use crate::types::{Scalar, Type};
@@ -76,17 +76,6 @@ fn integers<T: Integer>(args: &[ArrayRef]) -> Result<impl Iterator<Item = i64> +
     Ok(values.values().iter().map(|value| (*value).into()))
 }
 
-macro_rules! impl_traits {
-    ($name:ident) => {
-        impl<T> Clone for $name<T> {
-            fn clone(&self) -> Self {
-                *self
-            }
-        }
-        impl<T> Copy for $name<T> {}
-    };
-}
-
 /// The sum of small integers, in 64 bits.
 #[derive(Debug)]
 struct Sum<T> {
@@ -97,7 +86,7 @@ struct Sum<T> {
     of: PhantomData<T>,
 }
 
-impl_traits!(Sum);
+impl_copy!(Sum);
 
 impl<T> Default for Sum<T> {
     fn default() -> Self {
@@ -177,7 +166,7 @@ struct Narrow<T> {
     of: PhantomData<T>,
 }
 
-impl_traits!(Narrow);
+impl_copy!(Narrow);
 
 impl<T> Default for Narrow<T> {
     fn default() -> Self {
@@ -236,7 +225,7 @@ struct Wide<T> {
     of: PhantomData<T>,
 }
 
-impl_traits!(Wide);
+impl_copy!(Wide);
 
 impl<T> Default for Wide<T> {
     fn default() -> Self {
@@ -301,7 +290,7 @@ struct Squares<T> {
     of: PhantomData<T>,
 }
 
-impl_traits!(Squares);
+impl_copy!(Squares);
 
 impl<T> Default for Squares<T> {
     fn default() -> Self {
