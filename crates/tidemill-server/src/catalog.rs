@@ -353,7 +353,6 @@ pub enum Change<'a> {
     PutView(u32, &'a ViewObject),
     PutTable(u32, &'a TableObject),
     PutPlainView(u32, &'a PlainViewObject),
-    PutTable(u32, &'a TableObject),
     /// With its comments.
     Remove(u32),
     Comment {

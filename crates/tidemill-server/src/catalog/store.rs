@@ -30,9 +30,9 @@ pub struct Loaded {
     pub next_oid: u32,
     pub streams: Vec<(u32, StreamObject)>,
     pub views: Vec<(u32, ViewObject)>,
-    pub tables: Vec<(u32, TableObject)>,
     pub plain_views: Vec<(u32, PlainViewObject)>,
     pub comments: Vec<(u32, String, String)>,
+    pub tables: Vec<(u32, TableObject)>,
 }
 
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -40,8 +40,8 @@ pub struct Loaded {
 enum Row {
     Stream(StreamObject),
     View(ViewObject),
-    Table(TableObject),
     PlainView(PlainViewObject),
+    Table(TableObject),
 }
 
 fn failed(error: impl std::fmt::Display) -> SqlError {
@@ -90,8 +90,8 @@ impl Store {
             match serde_json::from_str(json.value()).map_err(failed)? {
                 Row::Stream(stream) => loaded.streams.push((oid.value(), stream)),
                 Row::View(view) => loaded.views.push((oid.value(), view)),
-                Row::Table(table) => loaded.tables.push((oid.value(), table)),
                 Row::PlainView(view) => loaded.plain_views.push((oid.value(), view)),
+                Row::Table(table) => loaded.tables.push((oid.value(), table)),
             }
         }
         let comments = transaction.open_table(COMMENTS).map_err(failed)?;
@@ -109,14 +109,14 @@ impl Store {
             let mut objects = transaction.open_table(OBJECTS).map_err(failed)?;
             let mut comments = transaction.open_table(COMMENTS).map_err(failed)?;
             for change in changes {
-                let (oid, row) = match change {
-                    Change::PutStream(oid, object) => (oid, Row::Stream((*object).clone())),
-                    Change::PutView(oid, object) => (oid, Row::View((*object).clone())),
-                    Change::PutTable(oid, object) => (oid, Row::Table((*object).clone())),
-                    Change::PutPlainView(oid, object) => (oid, Row::PlainView((*object).clone())),
+                let (oid, row) = match *change {
+                    Change::PutStream(oid, object) => (oid, Row::Stream(object.clone())),
+                    Change::PutView(oid, object) => (oid, Row::View(object.clone())),
+                    Change::PutPlainView(oid, object) => (oid, Row::PlainView(object.clone())),
+                    Change::PutTable(oid, object) => (oid, Row::Table(object.clone())),
                     Change::Remove(oid) => {
                         objects.remove(oid).map_err(failed)?;
-                        comments.retain_in((*oid, "")..(*oid + 1, ""), |_, _| false).map_err(failed)?;
+                        comments.retain_in((oid, "")..(oid + 1, ""), |_, _| false).map_err(failed)?;
                         continue;
                     }
                     Change::Comment { oid, column, text } => {
