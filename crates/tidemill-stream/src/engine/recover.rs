@@ -10,7 +10,7 @@ use crate::engine::{Options, Views, log_dir};
 use crate::error::{Error, Result};
 use crate::log::{Log, LogOptions, Lsn, Record};
 use crate::run::{BlockCache, Run};
-use crate::view::ViewId;
+use crate::view::{View, ViewId};
 
 /// What start-up found out that the threads go on with.
 #[derive(Debug)]
@@ -142,18 +142,31 @@ impl Recovery<'_> {
             if memory <= self.memory_bytes {
                 break;
             }
-            let task = view.state.lock().flush_task()?;
-            let run = self.runs.write_states(&view.plan.aggregation, &task.batches)?;
-            view.state.lock().finish_flush(&task, Arc::clone(&run));
-            self.written.push(run);
+            self.flush(view)?;
             memory -= bytes;
         }
         Ok(())
     }
 
+    fn flush(&mut self, view: &View) -> Result<()> {
+        let task = view.state.lock().flush_task()?;
+        if task.batches.is_empty() {
+            view.state.lock().end_task(&task);
+            return Ok(());
+        }
+        let run = self.runs.write_states(&view.plan.aggregation, &task.batches)?;
+        view.state.lock().finish_flush(&task, Arc::clone(&run));
+        self.written.push(run);
+        Ok(())
+    }
+
+    /// As the writer of the runs did, what is in memory goes to a run first: it is older.
     fn commit_runs(&mut self, reader: &mut Reader<'_>) -> Result<()> {
         for _ in 0..reader.u32()? {
             let view = self.views.by_id.get(&reader.view()?);
+            if let Some(view) = view {
+                self.flush(view)?;
+            }
             for name in reader.names()? {
                 if let Some(view) = view {
                     let run = self.runs.open_run(&view.plan.aggregation, &name)?;

@@ -1,8 +1,8 @@
 //! The groups of one key column of numbers, dates or times.
 //!
 //! A slot of the table is a key and its group, so a row costs one access to memory; DataFusion's table holds places of
-//! keys, which costs a second one. The slots of many rows are fetched before the first of them is looked at: a table
-//! that is larger than the caches is waited for once rather than row by row.
+//! keys, which costs a second one. Of a table that is larger than the caches, the slots of many rows are fetched before
+//! the first of them is looked at: it is waited for once rather than row by row.
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
@@ -18,13 +18,15 @@ use hashbrown::DefaultHashBuilder;
 
 /// Rows that are looked up together: their slots fit into the first cache beside their keys and groups.
 const CHUNK_ROWS: usize = 256;
+/// The slots of a table of this size are in a cache that is near.
+const CACHED_BYTES: usize = 256 << 10;
 const SLOTS_MIN: usize = 16;
 /// The group of a slot without key, and the first number that no group has.
 const NONE: u32 = u32::MAX;
 
 pub(super) struct Numbers<T: ArrowPrimitiveType> {
     data_type: DataType,
-    /// Open addressing with linear probing; a power of two, of which at most three quarters are taken.
+    /// Open addressing with linear probing; a power of two, never full.
     slots: Vec<Slot<T::Native>>,
     /// By group. That of the null group means nothing.
     keys: Vec<T::Native>,
@@ -51,8 +53,14 @@ impl<T: ArrowPrimitiveType<Native: Hash + Eq>> Numbers<T> {
         self.hasher.hash_one(key) as usize & (self.slots.len() - 1)
     }
 
+    /// A small table is half empty at least, so that hardly a key is looked for in a second slot; a large one a quarter.
     fn slots_for(groups: usize) -> usize {
-        (groups + groups / 3 + 1).next_power_of_two().max(SLOTS_MIN)
+        let roomy = (2 * groups).next_power_of_two().max(SLOTS_MIN);
+        if roomy * size_of::<Slot<T::Native>>() <= CACHED_BYTES {
+            roomy
+        } else {
+            (groups + groups / 3 + 1).next_power_of_two()
+        }
     }
 
     /// Makes room for so many further groups.
@@ -84,6 +92,10 @@ impl<T: ArrowPrimitiveType<Native: Hash + Eq>> Numbers<T> {
 
     fn add_chunk(&mut self, keys: &[T::Native], groups: &mut Vec<usize>) -> Result<()> {
         self.reserve(keys.len())?;
+        if size_of_val(self.slots.as_slice()) <= CACHED_BYTES {
+            groups.extend(keys.iter().map(|key| self.find_or_add(*key)));
+            return Ok(());
+        }
         let mut slots = [Self::EMPTY; CHUNK_ROWS];
         for (slot, key) in slots.iter_mut().zip(keys) {
             *slot = self.slots[self.place(*key)];
@@ -99,6 +111,7 @@ impl<T: ArrowPrimitiveType<Native: Hash + Eq>> Numbers<T> {
     }
 
     /// The group of a key, for which there must be room.
+    #[inline]
     fn find_or_add(&mut self, key: T::Native) -> usize {
         let mut place = self.place(key);
         loop {
