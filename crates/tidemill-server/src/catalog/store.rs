@@ -1,8 +1,10 @@
 //! The catalog's file: a redb database with one row an object, as JSON.
 
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use parking_lot::Mutex;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use tidemill_sql::{Result, SqlError, SqlState};
 
@@ -21,8 +23,17 @@ const STAT_BLOCK_BYTES: u64 = 512;
 
 #[derive(Debug)]
 pub struct Store {
-    db: Database,
+    file: Mutex<CatalogFile>,
     path: PathBuf,
+}
+
+#[derive(Debug)]
+struct CatalogFile {
+    /// `None` after a full disk, until the next change: redb takes nothing after an error of the disk before it is
+    /// opened anew.
+    db: Option<Database>,
+    /// Counts the changes, here and in the file: what was said to have failed must not be there after all.
+    generation: u64,
 }
 
 #[derive(Debug, Default)]
@@ -44,21 +55,37 @@ enum Row {
     Table(TableObject),
 }
 
-fn failed(error: impl std::fmt::Display) -> SqlError {
-    SqlError::new(SqlState::IO_ERROR, format!("could not use the catalog: {error}"))
+fn failed(error: impl Into<redb::Error>) -> SqlError {
+    match error.into() {
+        redb::Error::Io(error) if error.kind() == ErrorKind::StorageFull => {
+            SqlError::new(SqlState::DISK_FULL, format!("could not write to the catalog: {error}"))
+                .with_hint("Make room on the disk of the data directory.")
+        }
+        redb::Error::PreviousIo => unusable("an error of its disk came before"),
+        error => unusable(error),
+    }
+}
+
+fn unusable(why: impl std::fmt::Display) -> SqlError {
+    SqlError::new(SqlState::IO_ERROR, format!("could not use the catalog: {why}"))
+        .with_hint("Restart the server when its disk is in order.")
+}
+
+/// The changes that a catalog has seen.
+fn generation(meta: &impl ReadableTable<&'static str, u64>) -> Result<u64> {
+    Ok(meta.get("generation").map_err(failed)?.map_or(0, |v| v.value()))
 }
 
 impl Store {
     pub fn open(path: &Path) -> Result<Self> {
         let db = Database::create(path).map_err(failed)?;
-        let store = Self { db, path: path.to_owned() };
-        store.check_format()?;
-        Ok(store)
+        let generation = Self::check_format(&db)?;
+        Ok(Self { file: Mutex::new(CatalogFile { db: Some(db), generation }), path: path.to_owned() })
     }
 
-    fn check_format(&self) -> Result<()> {
-        let transaction = self.db.begin_write().map_err(failed)?;
-        {
+    fn check_format(db: &Database) -> Result<u64> {
+        let transaction = db.begin_write().map_err(failed)?;
+        let generation = {
             let mut meta = transaction.open_table(META).map_err(failed)?;
             let found = meta.get("format").map_err(failed)?.map(|v| v.value());
             match found {
@@ -75,19 +102,22 @@ impl Store {
             }
             transaction.open_table(OBJECTS).map_err(failed)?;
             transaction.open_table(COMMENTS).map_err(failed)?;
-        }
-        transaction.commit().map_err(failed)
+            generation(&meta)?
+        };
+        transaction.commit().map_err(failed)?;
+        Ok(generation)
     }
 
     pub fn load(&self) -> Result<Loaded> {
-        let transaction = self.db.begin_read().map_err(failed)?;
+        let mut file = self.file.lock();
+        let transaction = self.database(&mut file)?.begin_read().map_err(failed)?;
         let meta = transaction.open_table(META).map_err(failed)?;
         let next_oid = meta.get("next_oid").map_err(failed)?.map_or(u64::from(FIRST_USER_OID), |v| v.value());
         let mut loaded = Loaded { next_oid: next_oid as u32, ..Loaded::default() };
         let objects = transaction.open_table(OBJECTS).map_err(failed)?;
         for row in objects.iter().map_err(failed)? {
             let (oid, json) = row.map_err(failed)?;
-            match serde_json::from_str(json.value()).map_err(failed)? {
+            match serde_json::from_str(json.value()).map_err(unusable)? {
                 Row::Stream(stream) => loaded.streams.push((oid.value(), stream)),
                 Row::View(view) => loaded.views.push((oid.value(), view)),
                 Row::PlainView(view) => loaded.plain_views.push((oid.value(), view)),
@@ -103,41 +133,74 @@ impl Store {
         Ok(loaded)
     }
 
+    /// Makes the changes durable, all of them or none.
     pub fn apply(&self, changes: &[Change<'_>], next_oid: u32) -> Result<()> {
-        let transaction = self.db.begin_write().map_err(failed)?;
-        {
-            let mut objects = transaction.open_table(OBJECTS).map_err(failed)?;
-            let mut comments = transaction.open_table(COMMENTS).map_err(failed)?;
-            for change in changes {
-                let (oid, row) = match *change {
-                    Change::PutStream(oid, object) => (oid, Row::Stream(object.clone())),
-                    Change::PutView(oid, object) => (oid, Row::View(object.clone())),
-                    Change::PutPlainView(oid, object) => (oid, Row::PlainView(object.clone())),
-                    Change::PutTable(oid, object) => (oid, Row::Table(object.clone())),
-                    Change::Remove(oid) => {
-                        objects.remove(oid).map_err(failed)?;
-                        comments.retain_in((oid, "")..(oid + 1, ""), |_, _| false).map_err(failed)?;
-                        continue;
-                    }
-                    Change::Comment { oid, column, text } => {
-                        match text {
-                            Some(text) => drop(comments.insert((oid, column), text).map_err(failed)?),
-                            None => drop(comments.remove((oid, column)).map_err(failed)?),
-                        }
-                        continue;
-                    }
-                };
-                let json = serde_json::to_string(&row).map_err(failed)?;
-                objects.insert(oid, json.as_str()).map_err(failed)?;
+        let mut file = self.file.lock();
+        let generation = file.generation + 1;
+        match write(self.database(&mut file)?, changes, next_oid, generation) {
+            Ok(()) => {
+                file.generation = generation;
+                Ok(())
             }
-            let mut meta = transaction.open_table(META).map_err(failed)?;
-            meta.insert("next_oid", u64::from(next_oid)).map_err(failed)?;
+            Err(error) => {
+                if error.state == SqlState::DISK_FULL {
+                    file.db = None;
+                }
+                Err(error)
+            }
         }
-        transaction.commit().map_err(failed)
+    }
+
+    fn database<'a>(&self, file: &'a mut CatalogFile) -> Result<&'a Database> {
+        let db = match file.db.take() {
+            Some(db) => db,
+            None => {
+                let db = Database::create(&self.path).map_err(failed)?;
+                if Self::check_format(&db)? != file.generation {
+                    return Err(unusable("a change is in it that was reported to have failed"));
+                }
+                db
+            }
+        };
+        Ok(file.db.insert(db))
     }
 
     pub fn disk_bytes(&self) -> u64 {
         // The file has holes: what counts is what it takes.
         std::fs::metadata(&self.path).map_or(0, |m| m.blocks() * STAT_BLOCK_BYTES)
     }
+}
+
+fn write(db: &Database, changes: &[Change<'_>], next_oid: u32, generation: u64) -> Result<()> {
+    let transaction = db.begin_write().map_err(failed)?;
+    {
+        let mut objects = transaction.open_table(OBJECTS).map_err(failed)?;
+        let mut comments = transaction.open_table(COMMENTS).map_err(failed)?;
+        for change in changes {
+            let (oid, row) = match *change {
+                Change::PutStream(oid, object) => (oid, Row::Stream(object.clone())),
+                Change::PutView(oid, object) => (oid, Row::View(object.clone())),
+                Change::PutPlainView(oid, object) => (oid, Row::PlainView(object.clone())),
+                Change::PutTable(oid, object) => (oid, Row::Table(object.clone())),
+                Change::Remove(oid) => {
+                    objects.remove(oid).map_err(failed)?;
+                    comments.retain_in((oid, "")..(oid + 1, ""), |_, _| false).map_err(failed)?;
+                    continue;
+                }
+                Change::Comment { oid, column, text } => {
+                    match text {
+                        Some(text) => drop(comments.insert((oid, column), text).map_err(failed)?),
+                        None => drop(comments.remove((oid, column)).map_err(failed)?),
+                    }
+                    continue;
+                }
+            };
+            let json = serde_json::to_string(&row).map_err(unusable)?;
+            objects.insert(oid, json.as_str()).map_err(failed)?;
+        }
+        let mut meta = transaction.open_table(META).map_err(failed)?;
+        meta.insert("next_oid", u64::from(next_oid)).map_err(failed)?;
+        meta.insert("generation", generation).map_err(failed)?;
+    }
+    transaction.commit().map_err(failed)
 }

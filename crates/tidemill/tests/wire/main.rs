@@ -8,6 +8,7 @@ mod copy;
 mod crash;
 mod cursor;
 mod dictionary;
+mod full_disk;
 mod postgres;
 mod psql;
 mod seed;

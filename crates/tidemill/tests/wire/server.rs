@@ -1,10 +1,12 @@
 //! A server process on a free port and a data directory of the test's own.
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_tidemill");
 
 pub struct Server {
     process: Child,
@@ -19,13 +21,29 @@ impl Server {
 
     /// The same with options of the test's own.
     pub fn start_with(data_dir: &Path, options: &[&str]) -> Server {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_tidemill"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
-            .arg(data_dir)
-            .args(options)
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        Server::start_by(Command::new(BINARY), data_dir, options)
+    }
+
+    /// The same on a file system in memory of so many megabytes, which goes with the server. `None` where a user may
+    /// not make one.
+    pub fn start_on_small_disk(data_dir: &Path, megabytes: u32) -> Option<Server> {
+        let mount = |then: &str| {
+            let script = format!("mount -t tmpfs -o size={megabytes}m tidemill \"$0\" && {then}");
+            let mut command = Command::new("unshare");
+            command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script]).arg(data_dir);
+            command
+        };
+        let is_allowed = mount("true").stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+        is_allowed.then(|| {
+            let mut command = mount("exec \"$@\"");
+            command.arg(BINARY);
+            Server::start_by(command, data_dir, &["--trust-loopback"])
+        })
+    }
+
+    fn start_by(mut command: Command, data_dir: &Path, options: &[&str]) -> Server {
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(data_dir).args(options);
+        let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
         let port = loop {
             let line = lines.next().expect("the server ended before it was ready").unwrap();
@@ -47,6 +65,11 @@ impl Server {
         let (client, connection) = tokio_postgres::connect(&config, NoTls).await?;
         tokio::spawn(async move { drop(connection.await) });
         Ok(client)
+    }
+
+    /// A path as the server sees it.
+    pub fn sees(&self, path: &Path) -> PathBuf {
+        Path::new(&format!("/proc/{}/root", self.process.id())).join(path.strip_prefix("/").unwrap())
     }
 
     /// SIGTERM.
