@@ -123,6 +123,7 @@ impl Server {
             cache_bytes: (config.settings.memory_limit_bytes() / 8) as usize,
             checkpoint_log_bytes: config.settings.checkpoint_log_size_bytes(),
             commit_delay: config.settings.commit_delay(),
+            runtime: Some(tokio::runtime::Handle::current()),
             ..Options::default()
         };
         let engine = Engine::open(Arc::clone(&disk), options, engine_views, fatal)

@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use parking_lot::{Mutex, RwLock};
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::clock::{Clock, SystemClock};
@@ -74,6 +75,9 @@ pub struct Options {
     pub reserve_bytes: u64,
     /// Tells which panes are in a sliding window.
     pub clock: Arc<dyn Clock>,
+    /// Where the writers of a group are woken, by one task: from a thread outside each of them costs a wake-up of a
+    /// thread. Without it the committer wakes them.
+    pub runtime: Option<Handle>,
 }
 
 impl Default for Options {
@@ -88,6 +92,7 @@ impl Default for Options {
             cache_bytes: 128 << 20,
             reserve_bytes: 256 << 10,
             clock: Arc::new(SystemClock),
+            runtime: None,
         }
     }
 }

@@ -70,7 +70,19 @@ pub fn texts(exprs: &[Expr]) -> String {
 /// A column's name, quoted unless it is the text of an expression.
 pub fn name(name: &str) -> String {
     let name = display_name(name).replace("count(Int64(1))", "count(*)");
-    if name.contains('(') { plain(&name) } else { quote_ident(&name) }
+    if name.contains('(') { plain(&without_metadata(name)) } else { quote_ident(&name) }
+}
+
+/// The name of an expression shows what its literals carry along: `Utf8("") FieldMetadata { inner: {"pg.type": "text"} }`.
+fn without_metadata(mut name: String) -> String {
+    const BEGIN: &str = " FieldMetadata { inner: {";
+    const END: &str = "} }";
+    while let Some(from) = name.find(BEGIN)
+        && let Some(length) = name[from..].find(END)
+    {
+        name.replace_range(from..from + length + END.len(), "");
+    }
+    name
 }
 
 /// What DataFusion shows, without the numbers of columns: `n@0` is `n`.

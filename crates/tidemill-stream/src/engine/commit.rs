@@ -297,10 +297,8 @@ impl Committer {
 
     fn commit(&mut self, group: Group) {
         let Group { deltas, emptied, writes, failed } = group;
-        for (write, error) in failed {
-            self.retire_runs(&write);
-            self.answer(write, Err(error));
-        }
+        failed.iter().for_each(|(write, _)| self.retire_runs(write));
+        self.answer(failed.into_iter().map(|(write, error)| (write, Err(error))));
         let level = writes.iter().map(|w| w.level).max().unwrap_or(Level::Async);
         let runs: Vec<_> = writes.iter().flat_map(|w| &w.parts).filter_map(Part::as_runs).collect();
         let logged = self.log_commit(&deltas, &runs, &emptied, level);
@@ -321,13 +319,13 @@ impl Committer {
             self.give_up(&text);
         }
         let mut first = Some(error);
-        for write in writes {
+        self.answer(writes.into_iter().map(|write| {
             let error = first.take().unwrap_or_else(|| match full {
                 true => Error::Sql(disk_full(text.clone())),
                 false => Error::Stopped(text.clone()),
             });
-            self.answer(write, Err(error));
-        }
+            (write, Err(error))
+        }));
     }
 
     /// What a write has put into runs is not wanted.
@@ -426,22 +424,30 @@ impl Committer {
         self.applied = self.log.last_lsn();
         self.shared.commits.fetch_add(1, Ordering::Relaxed);
         self.shared.log_bytes.store(self.log.size_bytes(), Ordering::Relaxed);
-        for write in writes {
-            self.answer(write, Ok(()));
-        }
+        self.answer(writes.into_iter().map(|write| (write, Ok(()))));
     }
 
-    fn answer(&self, write: Write, result: Result<()>) {
-        if result.is_err()
-            && let Some(running) = &write.running
-        {
-            running.withdraw();
+    /// Tells the writers what became of their writes.
+    fn answer(&self, written: impl Iterator<Item = (Write, Result<()>)>) {
+        let mut answers = Vec::new();
+        for (write, result) in written {
+            if result.is_err()
+                && let Some(running) = &write.running
+            {
+                running.withdraw();
+            }
+            match (write.answer, result) {
+                (Some(answer), result) => answers.push((answer, result)),
+                (None, Ok(())) => {}
+                (None, Err(error)) => tracing::warn!(%error, "a write that was acknowledged early failed"),
+            }
         }
-        match (write.answer, result) {
-            // The session may have gone away: its answer goes with it.
-            (Some(answer), result) => drop(answer.send(result)),
-            (None, Ok(())) => {}
-            (None, Err(error)) => tracing::warn!(%error, "a write that was acknowledged early failed"),
+        let several = answers.len() > 1;
+        // A session may have gone away: its answer goes with it.
+        let deliver = move || answers.into_iter().for_each(|(answer, result)| drop(answer.send(result)));
+        match &self.shared.options.runtime {
+            Some(runtime) if several => drop(runtime.spawn(async move { deliver() })),
+            _ => deliver(),
         }
     }
 

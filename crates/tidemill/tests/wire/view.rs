@@ -119,8 +119,11 @@ async fn a_continuous_view_is_explained() {
     }
     assert!(plan.iter().any(|line| line.starts_with("  State: 1 groups, ")), "{plan:#?}");
     let verbose = lines(rows(&client, "EXPLAIN VERBOSE CONTINUOUS VIEW hits").await);
-    assert!(plan.iter().all(|line| verbose.contains(line)), "{verbose:#?}");
+    // The maintenance thread may have merged the state meanwhile.
+    let is_state = |line: &String| line.starts_with("  State: ");
+    assert!(plan.iter().all(|line| is_state(line) || verbose.contains(line)), "{verbose:#?}");
     assert!(verbose.contains(&"  Output: k integer, count bigint, sum bigint".to_string()), "{verbose:#?}");
+    assert!(verbose.iter().all(|line| !line.contains("FieldMetadata")), "{verbose:#?}");
     let statement = client.prepare("EXPLAIN SELECT * FROM hits WHERE k = $1").await.unwrap();
     assert_eq!(statement.columns()[0].name(), "QUERY PLAN");
     let row = client.query_one("EXPLAIN (ANALYZE, COSTS OFF) SELECT $1::int", &[&1i32]).await;
