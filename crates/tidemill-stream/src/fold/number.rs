@@ -53,9 +53,10 @@ impl<T: ArrowPrimitiveType<Native: Hash + Eq>> Numbers<T> {
         self.hasher.hash_one(key) as usize & (self.slots.len() - 1)
     }
 
-    /// A small table is half empty at least, so that hardly a key is looked for in a second slot; a large one a quarter.
+    /// Of a small table three quarters are empty at least, so that hardly a key is looked for in a second slot, which is
+    /// a branch that the processor can't foresee; of a large one a quarter.
     fn slots_for(groups: usize) -> usize {
-        let roomy = (2 * groups).next_power_of_two().max(SLOTS_MIN);
+        let roomy = (4 * groups).next_power_of_two().max(SLOTS_MIN);
         if roomy * size_of::<Slot<T::Native>>() <= CACHED_BYTES {
             roomy
         } else {
