@@ -109,8 +109,26 @@ fn query() -> impl Strategy<Value = String> {
     })
 }
 
+/// Queries of more than one layer. Where they cut rows off, their order leaves no choice.
+const SHAPES: [&str; 12] = [
+    "SELECT DISTINCT ON (t) t, k, x, y FROM s ORDER BY t, x DESC, k, y",
+    "SELECT DISTINCT ON (k % 3) k, t FROM s ORDER BY k % 3, t NULLS FIRST, k",
+    "SELECT k, sum(x), max(t) FROM (SELECT * FROM s WHERE y > 0) q WHERE x > 0 GROUP BY k",
+    "WITH w AS (SELECT k, x * 2 AS z FROM s WHERE x > 100) SELECT k % 3 AS r, count(*), max(z) FROM w GROUP BY r",
+    "SELECT k, count(*) FROM (SELECT k FROM s UNION ALL SELECT x::int FROM s WHERE t = 'a') q GROUP BY k",
+    "SELECT k, count(*) AS c FROM s GROUP BY k ORDER BY c DESC, k LIMIT 3",
+    "SELECT t, min(x) FROM s GROUP BY t ORDER BY t OFFSET 2",
+    "SELECT k, t, x, y FROM s ORDER BY k, t, x, y LIMIT 5",
+    "SELECT k, x FROM s UNION ALL SELECT k, -x FROM s WHERE x > 0",
+    "SELECT k FROM s UNION SELECT x::int FROM s",
+    "SELECT k, t, x, rank() OVER (PARTITION BY k ORDER BY x) AS r FROM s WHERE y > 0",
+    "SELECT k, sum(c) OVER (ORDER BY k) FROM (SELECT k, count(*) AS c FROM s GROUP BY k) q",
+];
+
 fn queries() -> impl Strategy<Value = Vec<String>> {
-    prop::collection::vec(query(), 1..4).prop_map(|mut queries| {
+    let shapes = prop::sample::subsequence(SHAPES.to_vec(), 1..3);
+    (prop::collection::vec(query(), 1..4), shapes).prop_map(|(mut queries, shapes)| {
+        queries.extend(shapes.into_iter().map(String::from));
         queries.push("SELECT k, t, x * 2 FROM s WHERE x > 10".into());
         queries.push("SELECT DISTINCT t FROM s".into());
         queries
