@@ -51,7 +51,7 @@ use crate::planner::vars::SessionVars;
 use crate::types::{Scalar, Type};
 
 pub(crate) use compare::{Key, key as sort_key};
-pub(crate) use interval::divide as divide_interval;
+pub(crate) use interval::{divide as divide_interval, interpolate as interpolate_interval};
 pub(crate) use json::{canonical as canonical_json, quote as quote_json};
 pub(crate) use kernel::{Call, Input};
 

@@ -34,6 +34,7 @@ pub mod types;
 pub mod vars;
 mod whole_row;
 mod window_function;
+mod within_group;
 
 use std::sync::Arc;
 

@@ -214,7 +214,8 @@ impl Search<'_> {
             let what = match kind {
                 Call::Window => function.over.is_some().then_some("a window function"),
                 Call::Aggregate => {
-                    (function.over.is_none() && (self.is_aggregate)(&name)).then_some(AGGREGATE)
+                    let folds = (self.is_aggregate)(&name) || !function.within_group.is_empty();
+                    (function.over.is_none() && folds).then_some(AGGREGATE)
                 }
                 Call::Set => {
                     registry().function(&name).iter().any(|f| f.set).then_some("a set-returning function")

@@ -14,8 +14,9 @@ use sqlparser::tokenizer::Span;
 use super::place::{self, Text};
 use super::{
     allowed, array_subquery, clause, marker, name, named_window, relkind, system_column, table_function,
-    types, whole_row, window_function,
+    types, whole_row, window_function, within_group,
 };
+use crate::aggregate;
 use crate::error::{Result, SqlError, SqlState};
 use crate::function::{Registry, like_escape, registry};
 use crate::types::{Scalar, Type};
@@ -383,6 +384,16 @@ impl Rewriter<'_> {
         if let Some(call) = clock_with_precision(&name, &function.args) {
             return Ok(call);
         }
+        let has_within_group = self.is_aggregate(&name) || aggregate::within_group(&name).is_some();
+        if !function.within_group.is_empty() && has_within_group {
+            return match within_group::misplaced(&name, &function) {
+                Some(problem) => Err(at(problem)),
+                None => {
+                    let args = positional(&name, taken_arguments(&mut function))?;
+                    within_group::rewrite(function, &name, args, place)
+                }
+            };
+        }
         if let Some((state, problem)) = self.misplaced(&name, &function) {
             return Err(at(SqlError::new(state, problem)));
         }
@@ -390,7 +401,7 @@ impl Rewriter<'_> {
             "count" => arguments(&function).len() == 1,
             _ => true,
         };
-        if self.is_folded(&name) && takes && function.within_group.is_empty() {
+        if self.is_folded(&name) && takes {
             json_arguments(&name, &mut function.args);
             return window_arguments(function, &name, place);
         }
@@ -423,6 +434,9 @@ impl Rewriter<'_> {
         };
         if is_window || is_aggregate {
             return match function.over {
+                _ if is_aggregate && aggregate::within_group(name).is_some() => {
+                    wrong(format!("WITHIN GROUP is required for ordered-set aggregate {name}"))
+                }
                 None if is_window => wrong(format!("window function {name} requires an OVER clause")),
                 _ if name == "count" && arguments(function).is_empty() => {
                     wrong(format!("{name}(*) must be used to call a parameterless aggregate function"))
@@ -647,6 +661,13 @@ fn clock_with_precision(name: &str, args: &FunctionArguments) -> Option<Expr> {
     let [FunctionArg::Unnamed(FunctionArgExpr::Expr(precision))] = &list.args[..] else { return None };
     let precision: i32 = marker::as_literal(precision)?.0.parse().ok().filter(|p| *p >= 0)?;
     Some(marker::cast(marker::call(name, vec![]), Type::new(scalar).with_typmod(precision.min(6))))
+}
+
+fn taken_arguments(function: &mut ast::Function) -> Vec<FunctionArg> {
+    match &mut function.args {
+        FunctionArguments::List(list) => std::mem::take(&mut list.args),
+        _ => vec![],
+    }
 }
 
 fn arguments(function: &ast::Function) -> &[FunctionArg] {

@@ -66,7 +66,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-const AGGREGATES: [&str; 24] = [
+const AGGREGATES: [&str; 28] = [
     "count(*)",
     "count(x)",
     "sum(x)",
@@ -91,6 +91,10 @@ const AGGREGATES: [&str; 24] = [
     "jsonb_object_agg(k, x) FILTER (WHERE k IS NOT NULL)",
     "sum(DISTINCT k)",
     "avg(y::numeric(10, 3))",
+    "percentile_cont(0.3) WITHIN GROUP (ORDER BY y)",
+    "percentile_disc(ARRAY[0.1, 0.9]) WITHIN GROUP (ORDER BY x DESC)",
+    "mode() WITHIN GROUP (ORDER BY t) FILTER (WHERE k > 2)",
+    "cume_dist(5, 'b') WITHIN GROUP (ORDER BY k, t DESC)",
 ];
 const KEYS: [&str; 6] = ["", "k", "t", "k, t", "k % 3", "x / 100, t"];
 const FILTERS: [&str; 4] = ["", "WHERE x > 0", "WHERE t LIKE 'a%' OR k IS NULL", "WHERE y < 100 AND k > 3"];
