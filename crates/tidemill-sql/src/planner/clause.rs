@@ -1,21 +1,24 @@
-//! Clauses that DataFusion reads in another way than PostgreSQL: LIMIT and FETCH, rows in GROUP BY, INTERSECT and EXCEPT
-//! with ALL, joins that merge columns, subqueries as values.
+//! Clauses that DataFusion reads in another way than PostgreSQL: LIMIT and FETCH, rows in GROUP BY, joins that merge columns, subqueries as values.
 
 use sqlparser::ast::{
     self, BinaryOperator, Expr, JoinConstraint, JoinOperator, LimitClause, Query, Select, SelectItem,
-    SetExpr, SetOperator, SetQuantifier, UnaryOperator, Value,
+    SetExpr, UnaryOperator, Value,
 };
 
-use super::{marker, place, prepare};
+use super::{marker, place, prepare, ties};
 use crate::error::{Result, SqlError, SqlState};
 use crate::types::{Scalar, Type};
 
 /// LIMIT, OFFSET and FETCH as numbers of rows.
 pub fn limit(query: &mut Query) -> Result<()> {
+    let mut has_ties = false;
     if let Some(fetch) = query.fetch.take() {
-        if fetch.with_ties || fetch.percent {
-            let what = if fetch.percent { "PERCENT" } else { "WITH TIES" };
-            return Err(SqlError::unsupported(format!("FETCH FIRST … {what} is not supported")));
+        has_ties = fetch.with_ties;
+        if fetch.percent {
+            return Err(SqlError::syntax("FETCH FIRST … PERCENT is not supported"));
+        }
+        if has_ties && query.order_by.is_none() {
+            return Err(SqlError::syntax("WITH TIES cannot be specified without ORDER BY clause"));
         }
         let rows = fetch.quantity.unwrap_or_else(|| Expr::value(Value::Number("1".into(), false)));
         let offset = match query.limit_clause.take() {
@@ -26,6 +29,9 @@ pub fn limit(query: &mut Query) -> Result<()> {
     }
     if let Some(LimitClause::LimitOffset { limit, offset, .. }) = &mut query.limit_clause {
         *limit = limit.take().map(|rows| count(rows, "LIMIT")).transpose()?.flatten();
+        if has_ties {
+            *limit = limit.take().map(ties::with_ties);
+        }
         if let Some(ast::Offset { value, rows }) = offset.take() {
             *offset = count(value, "OFFSET")?.map(|value| ast::Offset { value, rows });
         }
@@ -85,16 +91,6 @@ pub fn group_by(exprs: &mut Vec<Expr>) {
         other => vec![other],
     });
     *exprs = flat.collect();
-}
-
-/// DataFusion's INTERSECT ALL and EXCEPT ALL keep other numbers of duplicates.
-pub fn set_operation(body: &SetExpr) -> Result<()> {
-    let SetExpr::SetOperation { op, set_quantifier, left, right } = body else { return Ok(()) };
-    if *set_quantifier == SetQuantifier::All && matches!(op, SetOperator::Intersect | SetOperator::Except) {
-        return Err(SqlError::unsupported(format!("{op} ALL is not supported")));
-    }
-    set_operation(left)?;
-    set_operation(right)
 }
 
 /// Conditions of joins are boolean; a merged column that would have to come from the right side is refused, because

@@ -170,7 +170,8 @@ impl Scope<'_> {
         let unnested = Expr::Unnest(Unnest::new(call));
         Ok(match element.metadata().is_empty() {
             true => unnested,
-            false => unnested.alias_with_metadata(name, Some(FieldMetadata::new_from_field(&element))),
+            // The items of a list do not tell their type.
+            false => cast::relabel(unnested, overload.result(&targets)).alias(name),
         })
     }
 

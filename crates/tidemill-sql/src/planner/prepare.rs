@@ -128,10 +128,7 @@ impl VisitorMut for Rewriter<'_> {
         if let Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(exprs), .. }) = &mut query.order_by {
             exprs.iter_mut().for_each(|order| restore_ordinal(&mut order.expr));
         }
-        if let Err(error) = clause::limit(query).and_then(|()| clause::set_operation(&query.body)) {
-            return ControlFlow::Break(Box::new(error));
-        }
-        ControlFlow::Continue(())
+        control(clause::limit(query))
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
@@ -384,8 +381,7 @@ impl Rewriter<'_> {
         if let Some(call) = clock_with_precision(&name, &function.args) {
             return Ok(call);
         }
-        let has_within_group = self.is_aggregate(&name) || aggregate::within_group(&name).is_some();
-        if !function.within_group.is_empty() && has_within_group {
+        if !function.within_group.is_empty() && aggregate::within_group(&name).is_some() {
             return match within_group::misplaced(&name, &function) {
                 Some(problem) => Err(at(problem)),
                 None => {
@@ -401,7 +397,7 @@ impl Rewriter<'_> {
             "count" => arguments(&function).len() == 1,
             _ => true,
         };
-        if self.is_folded(&name) && takes {
+        if self.is_folded(&name) && takes && function.within_group.is_empty() {
             json_arguments(&name, &mut function.args);
             return window_arguments(function, &name, place);
         }

@@ -86,10 +86,6 @@ pub fn misplaced(name: &str, function: &ast::Function) -> Option<SqlError> {
             return syntax("cannot use multiple ORDER BY clauses with WITHIN GROUP");
         }
     }
-    if aggregate::within_group(name).is_none() {
-        let message = format!("{name} is not an ordered-set aggregate, so it cannot have WITHIN GROUP");
-        return Some(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
-    }
     function
         .over
         .is_some()
@@ -112,7 +108,9 @@ pub fn check_hypothetical(name: &str, types: &[resolve::Arg], direct: usize) -> 
 /// What stands in front of WITHIN GROUP is the same for all rows of a group.
 pub fn direct_arguments(function: &ast::Function, select: &Select) -> Result<()> {
     let FunctionArguments::List(list) = &function.args else { return Ok(()) };
-    if function.within_group.is_empty() || list.args.is_empty() {
+    let name = function.name.0.last().and_then(|part| part.as_ident()).map(name::fold);
+    let is_known = name.is_some_and(|name| aggregate::within_group(&name).is_some());
+    if function.within_group.is_empty() || list.args.is_empty() || !is_known {
         return Ok(());
     }
     let grouped = grouped(select);
