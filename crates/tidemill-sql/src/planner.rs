@@ -19,6 +19,7 @@ mod error;
 mod hint;
 mod lower;
 mod marker;
+mod merged_column;
 mod name;
 mod named_window;
 mod obstacle;

@@ -2,7 +2,7 @@
 
 use sqlparser::ast::{
     self, BinaryOperator, Expr, JoinConstraint, JoinOperator, LimitClause, Query, Select, SelectItem,
-    SetExpr, UnaryOperator, Value,
+    SetExpr, Spanned, UnaryOperator, Value,
 };
 
 use super::{marker, place, prepare, ties};
@@ -94,7 +94,7 @@ pub fn group_by(exprs: &mut Vec<Expr>) {
 }
 
 /// Conditions of joins are boolean; a merged column that would have to come from the right side is refused, because
-/// DataFusion takes it from the left.
+/// DataFusion takes it from the left. Those of two relations are merged already.
 pub fn joins(select: &mut Select) -> Result<()> {
     for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
         let (constraint, right) = match &mut join.join_operator {
@@ -111,10 +111,12 @@ pub fn joins(select: &mut Select) -> Result<()> {
                 *condition = prepare::boolean(taken, "JOIN/ON");
             }
             JoinConstraint::Using(_) | JoinConstraint::Natural if right => {
-                return Err(SqlError::unsupported(
-                    "RIGHT and FULL JOIN with USING or NATURAL are not supported",
-                )
-                .with_hint("Write the condition with ON, and coalesce() for the merged column."));
+                let at = place::of_span(join.relation.span()).0;
+                let kind = if let JoinConstraint::Natural = constraint { "NATURAL" } else { "USING" };
+                let message = format!("RIGHT and FULL JOIN with {kind} are not supported here");
+                let error = SqlError::unsupported(message)
+                    .with_hint("Write the condition with ON, and coalesce() for the merged column.");
+                return Err(self::at(error, at));
             }
             _ => {}
         }

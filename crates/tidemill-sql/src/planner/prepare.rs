@@ -13,8 +13,8 @@ use sqlparser::tokenizer::Span;
 
 use super::place::{self, Text};
 use super::{
-    allowed, array_subquery, clause, marker, name, named_window, relkind, system_column, table_function,
-    types, whole_row, window_function, within_group,
+    allowed, array_subquery, clause, marker, merged_column, name, named_window, relkind, system_column,
+    table_function, types, whole_row, window_function, within_group,
 };
 use crate::aggregate;
 use crate::error::{Result, SqlError, SqlState};
@@ -69,6 +69,7 @@ impl VisitorMut for Rewriter<'_> {
     type Break = Box<SqlError>;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
+        merged_column::rewrite_order(query);
         control(
             allowed::query(query, &|name| self.is_aggregate(name))
                 .and_then(|()| named_window::resolve(query)),
@@ -79,6 +80,7 @@ impl VisitorMut for Rewriter<'_> {
         if let Err(error) = allowed::select(select, &|name| self.is_aggregate(name)) {
             return ControlFlow::Break(Box::new(error));
         }
+        merged_column::rewrite(select);
         name::assign(&mut select.projection);
         relkind::rewrite(select);
         whole_row::rewrite(select);
