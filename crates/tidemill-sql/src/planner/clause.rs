@@ -5,7 +5,7 @@ use sqlparser::ast::{
     SetExpr, Spanned, UnaryOperator, Value,
 };
 
-use super::{marker, place, prepare, ties};
+use super::{construct, marker, place, ties};
 use crate::error::{Result, SqlError, SqlState};
 use crate::types::{Scalar, Type};
 
@@ -108,7 +108,7 @@ pub fn joins(select: &mut Select) -> Result<()> {
         match constraint {
             JoinConstraint::On(condition) => {
                 let taken = std::mem::replace(condition, Expr::value(Value::Null));
-                *condition = prepare::boolean(taken, "JOIN/ON");
+                *condition = construct::boolean(taken, "JOIN/ON");
             }
             JoinConstraint::Using(_) | JoinConstraint::Natural if right => {
                 let at = place::of_span(join.relation.span()).0;
