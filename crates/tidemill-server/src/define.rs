@@ -14,6 +14,7 @@ use datafusion::execution::session_state::SessionState;
 use sqlparser::ast::Query;
 use tidemill_sql::name::{of_parts, resolve};
 use tidemill_sql::objects::Command;
+use tidemill_sql::parse::parse_query;
 use tidemill_sql::planner::{self, display_name, plan_error, vars};
 use tidemill_sql::relation::{infer_columns, relations};
 use tidemill_sql::statement::{AlterAction, CreateStream, CreateView, Name, ObjectKind};
@@ -212,7 +213,7 @@ pub async fn create_view(planner: &Planner, create: CreateView, step_factor: u8)
             Ok(()) => keep_view(planner, view, replaced, &streams).await,
             Err(error) => Err(error),
         },
-        Err(error) => Err(error),
+        Err(error) => Err(located(error, &create.query_text, create.query_offset, &server.defining)),
     };
     if let Err(error) = kept {
         for (name, relation) in before {
@@ -224,6 +225,15 @@ pub async fn create_view(planner: &Planner, create: CreateView, step_factor: u8)
         return Err(error);
     }
     Ok(notices)
+}
+
+/// An error of a plan that cannot be a view's, which has no place, as one of the part of the query that is the cause.
+fn located(error: SqlError, query: &str, offset: usize, session: &SessionState) -> SqlError {
+    if error.state != SqlState::FEATURE_NOT_SUPPORTED || error.position.is_some() {
+        return error;
+    }
+    let obstacle = parse_query(query).ok().and_then(|parsed| planner::view_obstacle(&parsed, query, session));
+    obstacle.map_or(error, |obstacle| obstacle.moved_by(offset))
 }
 
 /// Puts a view in the engine and in the catalog, in the place of another or as a new one, with its streams.

@@ -13,12 +13,14 @@ mod float;
 mod integer;
 mod interval;
 mod kept;
+mod ordered_set;
 mod regression;
 mod value;
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::error::Result as DfResult;
 use datafusion::logical_expr::expr::AggregateFunctionParams;
@@ -39,6 +41,10 @@ pub(crate) trait Function: Debug + Send + Sync {
     fn accumulator(&self) -> DfResult<Box<dyn Accumulator>>;
     /// `None`: groups are folded by an accumulator each.
     fn groups(&self) -> Option<Box<dyn GroupsAccumulator>>;
+    /// Of an ordered-set aggregate, the same for rows in this order.
+    fn within_group(&self, _: &[SortOptions]) -> Option<Arc<dyn Function>> {
+        None
+    }
 }
 
 /// An aggregate for given arguments.
@@ -64,6 +70,8 @@ enum Cares {
     /// `DISTINCT` means something, `ORDER BY` does not.
     Often,
     OftenAndOrder,
+    /// It is told by WITHIN GROUP; `DISTINCT` is not allowed.
+    WithinGroup,
 }
 
 /// Names, what resolves them, and what they care about.
@@ -96,7 +104,26 @@ const AGGREGATES: &[(&[&str], Resolve, Cares)] = &[
         kept::resolve,
         Cares::OftenAndOrder,
     ),
+    (&ordered_set::ORDERED, ordered_set::resolve, Cares::WithinGroup),
+    (&HYPOTHETICAL_NAMES, ordered_set::resolve, Cares::WithinGroup),
 ];
+
+const HYPOTHETICAL_NAMES: [&str; 4] = {
+    let [a, b, c, d] = ordered_set::HYPOTHETICAL;
+    [a.1, b.1, c.1, d.1]
+};
+
+/// Our name of the aggregate that a call with WITHIN GROUP means.
+pub fn within_group(name: &str) -> Option<&'static str> {
+    let hypothetical = ordered_set::HYPOTHETICAL.into_iter().find(|(theirs, _)| *theirs == name);
+    hypothetical.map(|(_, ours)| ours).or(ordered_set::ORDERED.into_iter().find(|ours| *ours == name))
+}
+
+/// PostgreSQL's name of one of our aggregates with WITHIN GROUP.
+pub fn name_within_group(name: &str) -> Option<&'static str> {
+    let hypothetical = ordered_set::HYPOTHETICAL.into_iter().find(|(_, ours)| *ours == name);
+    hypothetical.map(|(theirs, _)| theirs).or(ordered_set::ORDERED.into_iter().find(|ours| *ours == name))
+}
 
 fn sum_or_avg(name: &str, types: &[Type]) -> Option<Resolved> {
     integer::sum_or_avg(name, types)
@@ -183,6 +210,10 @@ impl Aggregate {
             Cares::Neither => false,
             Cares::Often => is_distinct,
             Cares::OftenAndOrder => is_distinct || !orders.is_empty(),
+            Cares::WithinGroup => {
+                let options: Vec<_> = orders.iter().map(|order| order.options).collect();
+                return Ok(function.within_group(&options).unwrap_or(function));
+            }
         };
         if !minds {
             return Ok(function);
@@ -277,7 +308,7 @@ impl AggregateUDFImpl for Aggregate {
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
         match self.cares {
             // "Beneficial": the order's columns are handed over, and nobody sorts the input for us.
-            Cares::OftenAndOrder => AggregateOrderSensitivity::Beneficial,
+            Cares::OftenAndOrder | Cares::WithinGroup => AggregateOrderSensitivity::Beneficial,
             _ => AggregateOrderSensitivity::Insensitive,
         }
     }

@@ -16,8 +16,11 @@ mod format;
 mod format_number;
 mod interval;
 mod json;
+mod json_access;
+mod json_build;
 mod json_edit;
 mod json_order;
+mod json_value;
 mod kernel;
 mod math;
 mod object;
@@ -51,8 +54,8 @@ use crate::planner::vars::SessionVars;
 use crate::types::{Scalar, Type};
 
 pub(crate) use compare::{Key, key as sort_key};
-pub(crate) use interval::divide as divide_interval;
-pub(crate) use json::{canonical as canonical_json, quote as quote_json};
+pub(crate) use interval::{divide as divide_interval, interpolate as interpolate_interval};
+pub(crate) use json_value::{canonical as canonical_json, quote as quote_json};
 pub(crate) use kernel::{Call, Input};
 
 /// What a parameter accepts.

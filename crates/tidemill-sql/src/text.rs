@@ -37,6 +37,8 @@ pub use self::float::{parse_f32, parse_f64, write_f32, write_f64};
 pub use self::integer::{parse_i16, parse_i32, parse_i64, parse_oid, write_i64};
 pub use self::interval::{parse_interval, parse_interval_in, write_interval};
 pub use self::json::check_json;
+pub(crate) use self::json::{Sink as JsonSink, read as read_json};
+pub(crate) use self::jsonb::unescape as unescape_json;
 pub use self::jsonb::write_jsonb;
 pub use self::uuid::{parse_uuid, write_uuid};
 pub use self::zone::TimeZone;

@@ -11,6 +11,7 @@ use datafusion::physical_expr::expressions::{
     BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, Literal, NotExpr,
 };
 use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr, ScalarFunctionExpr};
+use tidemill_sql::aggregate::name_within_group;
 use tidemill_sql::name::{quote_ident, quote_literal};
 use tidemill_sql::planner::display_name;
 use tidemill_sql::text::{Context, TimeZone};
@@ -148,6 +149,12 @@ fn constant(literal: &Literal) -> String {
 pub fn aggregate(function: &AggregateFunctionExpr, filter: Option<&Expr>) -> String {
     let arguments = function.expressions();
     let name = function.fun().name();
+    let filter = filter.map_or_else(String::new, |filter| format!(" FILTER (WHERE {})", text(filter)));
+    if let Some(name) = name_within_group(name) {
+        let direct = &arguments[function.order_bys().len().min(arguments.len())..];
+        let order = order(function.order_bys());
+        return format!("{name}({}) WITHIN GROUP (ORDER BY {order}){filter}", texts(direct));
+    }
     let counts_rows = name == "count"
         && matches!(arguments.as_slice(), [only] if only.downcast_ref::<Literal>()
             .is_some_and(|literal| *literal.value() == ScalarValue::Int64(Some(1))));
@@ -158,7 +165,6 @@ pub fn aggregate(function: &AggregateFunctionExpr, filter: Option<&Expr>) -> Str
     if !function.order_bys().is_empty() {
         inner += &format!(" ORDER BY {}", order(function.order_bys()));
     }
-    let filter = filter.map_or_else(String::new, |filter| format!(" FILTER (WHERE {})", text(filter)));
     format!("{name}({inner}){filter}")
 }
 

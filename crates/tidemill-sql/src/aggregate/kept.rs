@@ -83,13 +83,8 @@ impl Kept {
         Self { last: Last::Fold(function), arguments, orders, is_distinct }
     }
 
-    fn fields(&self) -> Fields {
-        let types = self.arguments.iter().chain(self.orders.iter().map(|o| &o.data_type));
-        types.enumerate().map(|(i, ty)| Field::new(format!("c{i}"), ty.clone(), true)).collect()
-    }
-
-    fn item(&self) -> Arc<Field> {
-        Arc::new(Field::new_list_field(DataType::Struct(self.fields()), true))
+    fn no_rows(&self) -> Batches {
+        Batches::new(self.arguments.iter().chain(self.orders.iter().map(|o| &o.data_type)))
     }
 
     /// The rows in the order that is asked for.
@@ -152,11 +147,11 @@ impl Kept {
 
 impl Function for Kept {
     fn state(&self) -> Vec<DataType> {
-        vec![DataType::List(self.item())]
+        vec![self.no_rows().data_type()]
     }
 
     fn accumulator(&self) -> DfResult<Box<dyn Accumulator>> {
-        Ok(Box::new(Rows { kept: self.clone(), batches: vec![] }))
+        Ok(Box::new(Rows { kept: self.clone(), rows: self.no_rows() }))
     }
 
     fn groups(&self) -> Option<Box<dyn GroupsAccumulator>> {
@@ -167,59 +162,38 @@ impl Function for Kept {
 #[derive(Debug)]
 struct Rows {
     kept: Kept,
-    /// Each of the columns that `Kept::fields` names.
-    batches: Vec<Vec<ArrayRef>>,
-}
-
-impl Rows {
-    fn columns(&self) -> DfResult<Vec<ArrayRef>> {
-        let fields = self.kept.fields();
-        let column = |(i, field): (usize, &Arc<Field>)| -> DfResult<ArrayRef> {
-            let parts: Vec<&dyn Array> = self.batches.iter().map(|batch| &*batch[i] as &dyn Array).collect();
-            match parts[..] {
-                [] => Ok(arrow::array::new_empty_array(field.data_type())),
-                _ => Ok(concat(&parts)?),
-            }
-        };
-        fields.iter().enumerate().map(column).collect()
-    }
+    rows: Batches,
 }
 
 impl Accumulator for Rows {
     fn update_batch(&mut self, values: &[ArrayRef]) -> DfResult<()> {
         if values.first().is_some_and(|v| !v.is_empty()) {
-            self.batches.push(values[..self.kept.fields().len()].to_vec());
+            self.rows.push(values[..self.rows.fields.len()].to_vec());
         }
         Ok(())
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> DfResult<()> {
-        let lists = states.first().and_then(|s| s.as_list_opt::<i32>());
-        let lists = lists.ok_or_else(|| external(SqlError::internal("kept rows that are no list")))?;
-        for list in lists.iter().flatten().filter(|list| !list.is_empty()) {
-            self.batches.push(list.as_struct().columns().to_vec());
+        for i in 0..states[0].len() {
+            self.rows.push_list(&states[0], i)?;
         }
         Ok(())
     }
 
     fn state(&mut self) -> DfResult<Vec<ScalarValue>> {
-        let columns = self.columns()?;
-        let offsets = OffsetBuffer::from_lengths([columns[0].len()]);
-        let rows = StructArray::try_new(self.kept.fields(), columns, None)?;
-        let list = ListArray::try_new(self.kept.item(), offsets, Arc::new(rows), None)?;
-        Ok(vec![ScalarValue::List(Arc::new(list))])
+        Ok(vec![self.rows.to_list()?])
     }
 
     fn evaluate(&mut self) -> DfResult<ScalarValue> {
-        self.kept.finish(self.columns()?)
+        self.kept.finish(self.rows.columns()?)
     }
 
     fn retract_batch(&mut self, values: &[ArrayRef]) -> DfResult<()> {
         // Rows leave a window in the order in which they came.
         let gone = values.first().map_or(0, |v| v.len());
-        let columns = self.columns()?;
+        let columns = self.rows.columns()?;
         let left = columns[0].len().saturating_sub(gone);
-        self.batches = vec![columns.iter().map(|c| c.slice(c.len() - left, left)).collect()];
+        self.rows.batches = vec![columns.iter().map(|c| c.slice(c.len() - left, left)).collect()];
         Ok(())
     }
 
@@ -228,18 +202,78 @@ impl Accumulator for Rows {
     }
 
     fn size(&self) -> usize {
-        size_of_val(self)
-            + self.batches.iter().flatten().map(|column| column.get_array_memory_size()).sum::<usize>()
+        size_of_val(self) + self.rows.size()
+    }
+}
+
+/// Rows in the order in which they came, as a state: a list of structs.
+#[derive(Debug)]
+pub(super) struct Batches {
+    fields: Fields,
+    batches: Vec<Vec<ArrayRef>>,
+}
+
+impl Batches {
+    pub fn new<'a>(types: impl IntoIterator<Item = &'a DataType>) -> Self {
+        let types = types.into_iter().enumerate();
+        let fields = types.map(|(i, ty)| Field::new(format!("c{i}"), ty.clone(), true)).collect();
+        Self { fields, batches: vec![] }
+    }
+
+    pub fn data_type(&self) -> DataType {
+        DataType::List(self.item())
+    }
+
+    fn item(&self) -> Arc<Field> {
+        Arc::new(Field::new_list_field(DataType::Struct(self.fields.clone()), true))
+    }
+
+    pub fn push(&mut self, columns: Vec<ArrayRef>) {
+        self.batches.push(columns);
+    }
+
+    /// Adds the rows of one state; whether there are any.
+    pub fn push_list(&mut self, states: &ArrayRef, i: usize) -> DfResult<bool> {
+        let lists = states.as_list_opt::<i32>();
+        let lists = lists.ok_or_else(|| external(SqlError::internal("kept rows that are no list")))?;
+        let has_rows = lists.is_valid(i) && lists.value_length(i) > 0;
+        if has_rows {
+            self.batches.push(lists.value(i).as_struct().columns().to_vec());
+        }
+        Ok(has_rows)
+    }
+
+    pub fn columns(&self) -> DfResult<Vec<ArrayRef>> {
+        let column = |(i, field): (usize, &Arc<Field>)| -> DfResult<ArrayRef> {
+            let parts: Vec<&dyn Array> = self.batches.iter().map(|batch| &*batch[i] as &dyn Array).collect();
+            match parts[..] {
+                [] => Ok(arrow::array::new_empty_array(field.data_type())),
+                _ => Ok(concat(&parts)?),
+            }
+        };
+        self.fields.iter().enumerate().map(column).collect()
+    }
+
+    pub fn to_list(&self) -> DfResult<ScalarValue> {
+        let columns = self.columns()?;
+        let offsets = OffsetBuffer::from_lengths([columns[0].len()]);
+        let rows = StructArray::try_new(self.fields.clone(), columns, None)?;
+        let list = ListArray::try_new(self.item(), offsets, Arc::new(rows), None)?;
+        Ok(ScalarValue::List(Arc::new(list)))
+    }
+
+    pub fn size(&self) -> usize {
+        self.batches.iter().flatten().map(|column| column.get_array_memory_size()).sum()
     }
 }
 
 /// A column that Arrow orders as PostgreSQL orders the values, and in which equal values are equal.
-fn keyed(column: &ArrayRef) -> DfResult<ArrayRef> {
+pub(super) fn keyed(column: &ArrayRef) -> DfResult<ArrayRef> {
     sort_key(column).map_err(external)
 }
 
 /// The order of the rows; equal ones stay as they are.
-fn stable(sort: &[SortColumn]) -> DfResult<UInt32Array> {
+pub(super) fn stable(sort: &[SortColumn]) -> DfResult<UInt32Array> {
     let rows = sort[0].values.len();
     let mut sort = sort.to_vec();
     sort.push(SortColumn { values: Arc::new(UInt32Array::from_iter_values(0..rows as u32)), options: None });

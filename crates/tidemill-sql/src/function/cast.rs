@@ -418,7 +418,7 @@ fn no_cast(array: &ArrayRef, to: Scalar) -> SqlError {
 fn json(array: &ArrayRef, to: Type, vars: &SessionVars) -> Result<ArrayRef> {
     match to.scalar {
         Scalar::Json => Ok(Arc::clone(array)),
-        Scalar::Jsonb => each::<Json, Jsonb>(array, super::json::canonical),
+        Scalar::Jsonb => each::<Json, Jsonb>(array, super::json_value::canonical),
         scalar => {
             let what = |text: &str| match text.as_bytes().first() {
                 Some(b'{') => "object",

@@ -35,6 +35,15 @@ pub(crate) fn divide(i: IntervalMonthDayNano, divisor: f64) -> Result<IntervalMo
     scale(i, |part| part / divisor)
 }
 
+/// Between two intervals, as far from the first to the second as the share says.
+pub(crate) fn interpolate(
+    low: IntervalMonthDayNano,
+    high: IntervalMonthDayNano,
+    share: f64,
+) -> Result<IntervalMonthDayNano> {
+    add(scale(add(high, negate(low)?)?, |part| part * share)?, low)
+}
+
 pub(super) fn negate(i: IntervalMonthDayNano) -> Result<IntervalMonthDayNano> {
     let negated = i.months.checked_neg().zip(i.days.checked_neg()).zip(i.nanoseconds.checked_neg());
     let ((months, days), nanos) = negated.ok_or_else(calendar::interval_out_of_range)?;

@@ -2,7 +2,7 @@
 
 use arrow::array::{Array, ArrayRef, AsArray};
 
-use super::json::{Node, parse, quote, shown, write};
+use super::json_value::{Node, parse, quote, shown, write};
 use super::kernel::{Bool, Int4, Json, Jsonb, Text, row};
 use super::{Call, Param, Registry, Returns};
 use crate::error::{Result, SqlError, SqlState};

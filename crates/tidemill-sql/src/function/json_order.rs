@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, LargeBinaryBuilder, LargeStringArray};
 
-use super::json::{Node, parse};
+use super::json_value::{Node, parse};
 use crate::error::Result;
 use crate::numeric::Numeric;
 

@@ -46,8 +46,8 @@ pub(super) fn read(array: &StringArray, to: Type, vars: &SessionVars) -> Result<
         }
         Scalar::Interval => each::<Text, Interval>(&array, |s| text::parse_interval(s.as_bytes())),
         Scalar::Uuid => each::<Text, Uuid>(&array, |s| text::parse_uuid(s.as_bytes())),
-        Scalar::Json => each::<Text, Json>(&array, |s| super::json::checked(s).map(|()| s.to_string())),
-        Scalar::Jsonb => each::<Text, Jsonb>(&array, super::json::canonical),
+        Scalar::Json => each::<Text, Json>(&array, |s| super::json_value::checked(s).map(|()| s.to_string())),
+        Scalar::Jsonb => each::<Text, Jsonb>(&array, super::json_value::canonical),
         other => Err(SqlError::internal(format!("type {} has no input function", other.display()))),
     }
 }

@@ -8,7 +8,8 @@ use sqlparser::ast::{
     SetExpr, Spanned, Value, Visit, Visitor,
 };
 
-use super::{name, place};
+use super::{name, place, within_group};
+use crate::aggregate;
 use crate::error::{Result, SqlError, SqlState};
 
 /// Whether a function of this name is an aggregate.
@@ -67,16 +68,23 @@ pub fn select(select: &Select, is_aggregate: IsAggregate<'_>) -> Result<()> {
         }
     }
     if let Some(condition) = &select.having {
-        find(condition, is_aggregate, &mut |found| match found {
+        find(condition, is_aggregate, &mut |_, found| match found {
             Found::Window(at) => Err(window_refused("HAVING", at)),
             Found::Aggregate(_) => Ok(()),
         })?;
         nesting(condition, is_aggregate)?;
     }
-    select.projection.iter().try_for_each(|item| match item {
-        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => nesting(expr, is_aggregate),
-        _ => Ok(()),
+    select.projection.iter().filter_map(shown).try_for_each(|expr| nesting(expr, is_aggregate))?;
+    select.projection.iter().filter_map(shown).chain(&select.having).try_for_each(|expr| {
+        find(expr, is_aggregate, &mut |function, _| within_group::direct_arguments(function, select))
     })
+}
+
+pub(super) fn shown(item: &SelectItem) -> Option<&Expr> {
+    match item {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
+        _ => None,
+    }
 }
 
 /// A call that is not everywhere allowed, and where it stands.
@@ -89,14 +97,14 @@ fn window_refused(clause: &str, at: usize) -> SqlError {
     located(SqlState::WINDOWING_ERROR, format!("window functions are not allowed in {clause}"), at)
 }
 
-fn located(state: SqlState, message: impl Into<String>, at: usize) -> SqlError {
+pub(super) fn located(state: SqlState, message: impl Into<String>, at: usize) -> SqlError {
     let error = SqlError::new(state, message);
     if at > 0 { error.with_position(at) } else { error }
 }
 
 /// Neither aggregates nor window functions may be in the clause. Those of subqueries are theirs.
 fn refuse(expr: &Expr, clause: &str, is_aggregate: IsAggregate<'_>) -> Result<()> {
-    find(expr, is_aggregate, &mut |found| match found {
+    find(expr, is_aggregate, &mut |_, found| match found {
         Found::Aggregate(at) => {
             let message = format!("aggregate functions are not allowed in {clause}");
             Err(located(SqlState::GROUPING_ERROR, message, at))
@@ -105,7 +113,10 @@ fn refuse(expr: &Expr, clause: &str, is_aggregate: IsAggregate<'_>) -> Result<()
     })
 }
 
-fn find(expr: &Expr, is_aggregate: IsAggregate<'_>, met: &mut dyn FnMut(Found) -> Result<()>) -> Result<()> {
+/// What to do with a call.
+type Met<'a> = &'a mut dyn FnMut(&Function, Found) -> Result<()>;
+
+fn find(expr: &Expr, is_aggregate: IsAggregate<'_>, met: Met<'_>) -> Result<()> {
     let mut calls = Calls { is_aggregate, subqueries: 0, met };
     match expr.visit(&mut calls) {
         ControlFlow::Continue(()) => Ok(()),
@@ -116,7 +127,7 @@ fn find(expr: &Expr, is_aggregate: IsAggregate<'_>, met: &mut dyn FnMut(Found) -
 struct Calls<'a> {
     is_aggregate: IsAggregate<'a>,
     subqueries: usize,
-    met: &'a mut dyn FnMut(Found) -> Result<()>,
+    met: Met<'a>,
 }
 
 impl Visitor for Calls<'_> {
@@ -133,11 +144,11 @@ impl Visitor for Calls<'_> {
     }
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<Self::Break> {
-        let found = match kind(expr, self.is_aggregate) {
-            Some((_, found)) if self.subqueries == 0 => found,
+        let (function, found) = match kind(expr, self.is_aggregate) {
+            Some(found) if self.subqueries == 0 => found,
             _ => return ControlFlow::Continue(()),
         };
-        match (self.met)(found) {
+        match (self.met)(function, found) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(Box::new(error)),
         }
@@ -152,7 +163,8 @@ fn kind<'e>(expr: &'e Expr, is_aggregate: IsAggregate<'_>) -> Option<(&'e Functi
         return Some((function, Found::Window(at)));
     }
     let name = function.name.0.last().and_then(|part| part.as_ident()).map(name::fold)?;
-    is_aggregate(&name).then_some((function, Found::Aggregate(at)))
+    let is_hypothetical = !function.within_group.is_empty() && aggregate::within_group(&name).is_some();
+    (is_aggregate(&name) || is_hypothetical).then_some((function, Found::Aggregate(at)))
 }
 
 /// Calls inside of aggregates and of window functions.
@@ -297,7 +309,7 @@ fn distinct_order(item: &mut OrderByExpr, items: &[SelectItem]) -> Result<()> {
 }
 
 /// The expression with columns by their names alone, folded.
-fn plain(expr: &Expr) -> Expr {
+pub(super) fn plain(expr: &Expr) -> Expr {
     let mut expr = expr.clone();
     let _ = ast::visit_expressions_mut(&mut expr, |expr: &mut Expr| {
         let last = match expr {

@@ -10,7 +10,7 @@ use sqlparser::ast::{
     OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Value,
 };
 
-use super::{marker, prepare};
+use super::{from_function, marker};
 use crate::error::{Result, SqlError};
 
 const VALUE: &str = "value";
@@ -69,7 +69,7 @@ pub(super) fn rewrite(query: &Query) -> Result<Expr> {
         }),
         sample: None,
     };
-    let aggregate = prepare::select_from(array_agg(keys), "array", table);
+    let aggregate = from_function::select_from(array_agg(keys), "array", table);
     let empty = Expr::value(Value::SingleQuotedString("{}".into()));
     let args = [Expr::Subquery(Box::new(aggregate)), empty];
     Ok(marker::function(

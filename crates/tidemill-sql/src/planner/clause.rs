@@ -1,21 +1,24 @@
-//! Clauses that DataFusion reads in another way than PostgreSQL: LIMIT and FETCH, rows in GROUP BY, INTERSECT and EXCEPT
-//! with ALL, joins that merge columns, subqueries as values.
+//! Clauses that DataFusion reads in another way than PostgreSQL: LIMIT and FETCH, rows in GROUP BY, joins that merge columns, subqueries as values.
 
 use sqlparser::ast::{
     self, BinaryOperator, Expr, JoinConstraint, JoinOperator, LimitClause, Query, Select, SelectItem,
-    SetExpr, SetOperator, SetQuantifier, UnaryOperator, Value,
+    SetExpr, Spanned, UnaryOperator, Value,
 };
 
-use super::{marker, place, prepare};
+use super::{construct, marker, place, ties};
 use crate::error::{Result, SqlError, SqlState};
 use crate::types::{Scalar, Type};
 
 /// LIMIT, OFFSET and FETCH as numbers of rows.
 pub fn limit(query: &mut Query) -> Result<()> {
+    let mut has_ties = false;
     if let Some(fetch) = query.fetch.take() {
-        if fetch.with_ties || fetch.percent {
-            let what = if fetch.percent { "PERCENT" } else { "WITH TIES" };
-            return Err(SqlError::unsupported(format!("FETCH FIRST … {what} is not supported")));
+        has_ties = fetch.with_ties;
+        if fetch.percent {
+            return Err(SqlError::syntax("FETCH FIRST … PERCENT is not supported"));
+        }
+        if has_ties && query.order_by.is_none() {
+            return Err(SqlError::syntax("WITH TIES cannot be specified without ORDER BY clause"));
         }
         let rows = fetch.quantity.unwrap_or_else(|| Expr::value(Value::Number("1".into(), false)));
         let offset = match query.limit_clause.take() {
@@ -26,6 +29,9 @@ pub fn limit(query: &mut Query) -> Result<()> {
     }
     if let Some(LimitClause::LimitOffset { limit, offset, .. }) = &mut query.limit_clause {
         *limit = limit.take().map(|rows| count(rows, "LIMIT")).transpose()?.flatten();
+        if has_ties {
+            *limit = limit.take().map(ties::with_ties);
+        }
         if let Some(ast::Offset { value, rows }) = offset.take() {
             *offset = count(value, "OFFSET")?.map(|value| ast::Offset { value, rows });
         }
@@ -87,18 +93,8 @@ pub fn group_by(exprs: &mut Vec<Expr>) {
     *exprs = flat.collect();
 }
 
-/// DataFusion's INTERSECT ALL and EXCEPT ALL keep other numbers of duplicates.
-pub fn set_operation(body: &SetExpr) -> Result<()> {
-    let SetExpr::SetOperation { op, set_quantifier, left, right } = body else { return Ok(()) };
-    if *set_quantifier == SetQuantifier::All && matches!(op, SetOperator::Intersect | SetOperator::Except) {
-        return Err(SqlError::unsupported(format!("{op} ALL is not supported")));
-    }
-    set_operation(left)?;
-    set_operation(right)
-}
-
 /// Conditions of joins are boolean; a merged column that would have to come from the right side is refused, because
-/// DataFusion takes it from the left.
+/// DataFusion takes it from the left. Those of two relations are merged already.
 pub fn joins(select: &mut Select) -> Result<()> {
     for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
         let (constraint, right) = match &mut join.join_operator {
@@ -112,13 +108,15 @@ pub fn joins(select: &mut Select) -> Result<()> {
         match constraint {
             JoinConstraint::On(condition) => {
                 let taken = std::mem::replace(condition, Expr::value(Value::Null));
-                *condition = prepare::boolean(taken, "JOIN/ON");
+                *condition = construct::boolean(taken, "JOIN/ON");
             }
             JoinConstraint::Using(_) | JoinConstraint::Natural if right => {
-                return Err(SqlError::unsupported(
-                    "RIGHT and FULL JOIN with USING or NATURAL are not supported",
-                )
-                .with_hint("Write the condition with ON, and coalesce() for the merged column."));
+                let at = place::of_span(join.relation.span()).0;
+                let kind = if let JoinConstraint::Natural = constraint { "NATURAL" } else { "USING" };
+                let message = format!("RIGHT and FULL JOIN with {kind} are not supported here");
+                let error = SqlError::unsupported(message)
+                    .with_hint("Write the condition with ON, and coalesce() for the merged column.");
+                return Err(self::at(error, at));
             }
             _ => {}
         }

@@ -12,15 +12,16 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use datafusion::common::DFSchema;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, DFSchema};
 use datafusion::error::Result;
 use datafusion::functions::encoding::expr_fn::encode;
 use datafusion::logical_expr::expr::{AggregateFunction, InSubquery, Sort as SortExpr, WindowFunction};
+use datafusion::logical_expr::utils::grouping_set_to_exprlist;
 use datafusion::logical_expr::{
-    Aggregate, Distinct, DistinctOn, Expr, ExprSchemable, Join, LogicalPlan, Projection, Sort, Subquery,
-    Window, lit,
+    Aggregate, Distinct, DistinctOn, Expr, ExprSchemable, GroupingSet, Join, LogicalPlan, Projection, Sort,
+    Subquery, Window, lit, when,
 };
 use datafusion::optimizer::analyzer::AnalyzerRule;
 
@@ -126,66 +127,91 @@ fn all_sorted(sorts: Vec<SortExpr>, schema: &DFSchema) -> Result<Transformed<Vec
 }
 
 fn group(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
-    let schema = Arc::clone(aggregate.input.schema());
-    let plain = || Ok(Transformed::no(LogicalPlan::Aggregate(aggregate.clone())));
-    if aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_))) {
-        return plain();
-    }
+    let input = Arc::clone(&aggregate.input);
+    let schema = input.schema();
     let mut changed = false;
     let mut aggregates = Vec::with_capacity(aggregate.aggr_expr.len());
     for expr in &aggregate.aggr_expr {
-        let expr = distinct_count(expr.clone(), &schema)?;
+        let expr = over_keys(expr.clone(), schema)?;
         changed |= expr.transformed;
         aggregates.push(expr.data);
     }
-    let mut groups = Vec::with_capacity(aggregate.group_expr.len());
-    // Where the values of each group are.
-    let mut shown = Vec::with_capacity(aggregate.group_expr.len());
-    for (i, expr) in aggregate.group_expr.iter().enumerate() {
-        let kind = kind(expr, &schema)?;
+    let groups: Vec<Expr> = grouping_set_to_exprlist(&aggregate.group_expr)?.into_iter().cloned().collect();
+    // Of each group expression the number of the aggregate that is its first value.
+    let mut firsts = vec![None; groups.len()];
+    for (i, expr) in groups.iter().enumerate() {
+        let kind = kind(expr, schema)?;
         changed |= !matches!(kind, Kind::Exact);
-        shown.push(if let Kind::FirstIsShown = kind { groups_len(&aggregate) + aggregates.len() } else { i });
-        groups.push(match kind {
-            Kind::Exact => expr.clone(),
-            Kind::KeyIsShown | Kind::FirstIsShown => Key::call(expr.clone().unalias()),
-        });
         if let Kind::FirstIsShown = kind {
+            firsts[i] = Some(aggregates.len());
             aggregates.push(
                 aggregate::first().call(vec![expr.clone().unalias()]).alias(format!("first value of {i}")),
             );
         }
     }
     if !changed {
-        return plain();
+        return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
     }
-    shown.extend(groups_len(&aggregate)..aggregate.schema.fields().len());
-    let below = Aggregate::try_new(Arc::clone(&aggregate.input), groups, aggregates)?;
-    renamed(LogicalPlan::Aggregate(below), &shown, &aggregate.schema)
+    let keys = group_keys(&aggregate.group_expr, schema)?;
+    let below = Aggregate::try_new(input, keys, aggregates)?;
+    let is_grouping_set = matches!(below.group_expr[..], [Expr::GroupingSet(_)]);
+    let columns = below.schema.columns();
+    let computed = groups.len() + usize::from(is_grouping_set);
+    let mut shown = Vec::with_capacity(aggregate.schema.fields().len());
+    for (i, first) in firsts.into_iter().enumerate() {
+        let key = Expr::Column(columns[i].clone());
+        let value = match first.map(|first| Expr::Column(columns[computed + first].clone())) {
+            None => key,
+            Some(first) if !is_grouping_set => first,
+            // A set that leaves the expression out has values of it all the same, and no key.
+            Some(first) => when(key.is_not_null(), first).end()?,
+        };
+        shown.push((i, value));
+    }
+    // The number of the grouping set is for the analyzer alone, which looks for it in the aggregate.
+    let results = computed..aggregate.schema.fields().len();
+    shown.extend(results.map(|i| (i, Expr::Column(columns[i].clone()))));
+    renamed(LogicalPlan::Aggregate(below), shown, &aggregate.schema)
 }
 
-fn groups_len(aggregate: &Aggregate) -> usize {
-    aggregate.group_expr.len()
+/// What to group by, in the same grouping sets.
+fn group_keys(exprs: &[Expr], schema: &DFSchema) -> Result<Vec<Expr>> {
+    let all = |exprs: &[Expr]| Ok(all_keyed(exprs.to_vec(), schema)?.data);
+    if let [Expr::GroupingSet(set)] = exprs {
+        return Ok(vec![Expr::GroupingSet(match set {
+            GroupingSet::Rollup(exprs) => GroupingSet::Rollup(all(exprs)?),
+            GroupingSet::Cube(exprs) => GroupingSet::Cube(all(exprs)?),
+            GroupingSet::GroupingSets(sets) => {
+                GroupingSet::GroupingSets(sets.iter().map(|set| all(set)).collect::<Result<_>>()?)
+            }
+        })]);
+    }
+    all(exprs)
 }
 
-/// The columns `shown` of a plan under the names of a schema.
-fn renamed(plan: LogicalPlan, shown: &[usize], names: &DFSchema) -> Result<Transformed<LogicalPlan>> {
-    let column = |(i, &at): (usize, &usize)| {
-        let from = Column::from(plan.schema().qualified_field(at));
+/// What is shown of a plan, under the names that the columns of these numbers have in a schema.
+fn renamed(
+    plan: LogicalPlan,
+    shown: Vec<(usize, Expr)>,
+    names: &DFSchema,
+) -> Result<Transformed<LogicalPlan>> {
+    let named = |(i, value): (usize, Expr)| {
         let (relation, field) = names.qualified_field(i);
-        if from.relation.as_ref() == relation && from.name == *field.name() {
-            return Expr::Column(from);
+        match &value {
+            Expr::Column(from) if from.relation.as_ref() == relation && from.name == *field.name() => value,
+            _ => value.alias_qualified(relation.cloned(), field.name()),
         }
-        Expr::Column(from).alias_qualified(relation.cloned(), field.name())
     };
-    let exprs = shown.iter().enumerate().map(column).collect();
+    let exprs = shown.into_iter().map(named).collect();
     Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?)))
 }
 
-/// `count(DISTINCT x)` counts what differs; our own aggregates mind that themselves.
-fn distinct_count(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+/// `count(DISTINCT x)` counts what differs, `grouping(x)` is about what is grouped by; our own aggregates mind that
+/// themselves.
+fn over_keys(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     expr.transform_up(|expr| match expr {
         Expr::AggregateFunction(AggregateFunction { func, mut params })
-            if params.distinct && func.name() == "count" =>
+            if params.distinct && func.name() == "count" || func.name() == "grouping" =>
         {
             let args = all_keyed(std::mem::take(&mut params.args), schema)?;
             params.args = args.data;
@@ -251,9 +277,9 @@ fn windows(window: Window) -> Result<Transformed<LogicalPlan>> {
     if !changed {
         return Ok(Transformed::no(LogicalPlan::Window(window)));
     }
-    let shown: Vec<usize> = (0..window.schema.fields().len()).collect();
     let below = Window::try_new(exprs, Arc::clone(&window.input))?;
-    renamed(LogicalPlan::Window(below), &shown, &window.schema)
+    let shown = below.schema.columns().into_iter().map(Expr::Column).enumerate().collect();
+    renamed(LogicalPlan::Window(below), shown, &window.schema)
 }
 
 fn window_keys(mut function: Box<WindowFunction>, schema: &DFSchema) -> Result<Transformed<Expr>> {

@@ -11,7 +11,7 @@ use super::coerce::{self, Context};
 use super::marker;
 use super::place::{self, Places};
 use super::resolve::{self, Arg};
-use super::window_function;
+use super::{window_function, within_group};
 use crate::error::{Result, SqlError, SqlState};
 use crate::function::{self, Param, cast, external, registry};
 use crate::types::{Scalar, Type};
@@ -61,7 +61,7 @@ impl Scope<'_> {
             "AND" => self.logical("AND", Operator::And, left, right),
             "OR" => self.logical("OR", Operator::Or, left, right),
             marker::CALL => self.call(&string(&right)?, marker::unpack(left)),
-            marker::ARGUMENT => self.window_argument(&string(&right)?, marker::unpack(left)),
+            marker::ARGUMENT => self.argument(&string(&right)?, marker::unpack(left)),
             marker::CAST => {
                 let from = self.type_of(&left)?;
                 self.cast(0, left, from, decode(&right)?, Context::Explicit)
@@ -170,22 +170,48 @@ impl Scope<'_> {
         let unnested = Expr::Unnest(Unnest::new(call));
         Ok(match element.metadata().is_empty() {
             true => unnested,
-            false => unnested.alias_with_metadata(name, Some(FieldMetadata::new_from_field(&element))),
+            // The items of a list do not tell their type.
+            false => cast::relabel(unnested, overload.result(&targets)).alias(name),
         })
     }
 
-    /// One of the arguments of a window function, by number and name.
-    fn window_argument(&self, which: &str, args: Vec<Expr>) -> Result<Expr> {
+    /// One of the arguments of a window function, by number and name; of an aggregate with WITHIN GROUP also by the number
+    /// of its direct arguments.
+    fn argument(&self, which: &str, args: Vec<Expr>) -> Result<Expr> {
         let types = self.types_of(&args)?;
-        let (Some((number, name)), missing) = (which.split_once(' '), || SqlError::internal("no argument"))
-        else {
-            return Err(SqlError::internal("an argument without its number"));
+        let missing = || SqlError::internal("an argument without its number");
+        let mut parts = which.split(' ');
+        let number: usize = parts.next().and_then(|number| number.parse().ok()).ok_or_else(missing)?;
+        let name = parts.next().ok_or_else(missing)?;
+        let args = match parts.next().map(str::parse) {
+            None => {
+                let (_, targets) = resolve::function(name, &window_function::signatures(name), &types)?;
+                let args = self.cast_all(args, &types, &targets)?;
+                window_function::arguments(name, args, self.schema)?
+            }
+            Some(direct) => self.within_group(name, args, &types, direct.map_err(|_| missing())?)?,
         };
-        let (_, targets) = resolve::function(name, &window_function::signatures(name), &types)?;
-        let args = self.cast_all(args, &types, &targets)?;
-        let args = window_function::arguments(name, args, self.schema)?;
-        let number: usize = number.parse().map_err(|_| missing())?;
         args.into_iter().nth(number).ok_or_else(missing)
+    }
+
+    fn within_group(&self, name: &str, args: Vec<Expr>, types: &[Arg], direct: usize) -> Result<Vec<Expr>> {
+        let signatures = within_group::signatures(name);
+        let targets = if signatures.is_empty() {
+            within_group::check_hypothetical(name, types, direct)?;
+            let pair =
+                |i: usize| self.common("WITHIN GROUP", &[(direct + i, types[direct + i]), (i, types[i])]);
+            let common = (0..direct).map(pair).collect::<Result<Vec<_>>>()?;
+            common.repeat(2)
+        } else {
+            resolve::function(name, &signatures, types)?.1
+        };
+        if let Some(i) = (direct..targets.len()).find(|i| targets[*i].scalar == Scalar::Json) {
+            let message = "could not identify an ordering operator for type json";
+            let error = SqlError::new(SqlState::UNDEFINED_FUNCTION, message)
+                .with_hint("Use an explicit ordering operator or modify the query.");
+            return Err(locate(error, self.places.operand(i)));
+        }
+        self.cast_all(args, types, &targets)
     }
 
     fn alternatives(&self, name: &str, args: Vec<Expr>, types: &[Arg]) -> Result<Expr> {

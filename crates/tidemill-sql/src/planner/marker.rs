@@ -24,7 +24,8 @@ use super::place;
 use crate::types::{Scalar, Type};
 
 pub const CALL: &str = "tidemill call";
-/// One argument of a window function: `__pack(all arguments)  argument  '1 lag'` is the second one.
+/// One argument of a window function: `__pack(all arguments)  argument  '1 lag'` is the second one. Of an aggregate with
+/// WITHIN GROUP, `'1 rank 1'` tells that one argument is direct.
 pub const ARGUMENT: &str = "tidemill argument";
 pub const CAST: &str = "tidemill cast";
 pub const PARAMETER: &str = "tidemill parameter";

@@ -138,13 +138,16 @@ impl<'a> Text<'a> {
 
     /// The last place of an operator or keyword before an operand.
     pub fn before(&self, name: &str, operand: &Expr) -> usize {
-        match extent(operand).0 {
-            0 => 0,
-            start => {
-                let region = self.slice(1, start).to_lowercase();
-                region.rfind(name).map_or(0, |at| region[..at].chars().count() + 1)
-            }
+        self.word_before(name, extent(operand).0)
+    }
+
+    /// The last place of a keyword before a position.
+    pub fn word_before(&self, word: &str, position: usize) -> usize {
+        if position == 0 {
+            return 0;
         }
+        let region = self.slice(1, position).to_ascii_lowercase();
+        region.rfind(&word.to_ascii_lowercase()).map_or(0, |at| region[..at].chars().count() + 1)
     }
 
     /// The `::` behind an operand.

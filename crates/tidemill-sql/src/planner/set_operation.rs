@@ -1,9 +1,22 @@
-//! The analyzer rule that gives the columns of a UNION, INTERSECT or EXCEPT their common type, as PostgreSQL finds it.
+//! The analyzer rule that gives the columns of a UNION, INTERSECT or EXCEPT their common type, as PostgreSQL finds it, and
+//! counts the rows of INTERSECT ALL and EXCEPT ALL.
 //!
 //! ```text
 //! Union                        Union
 //!   Projection: 1 AS x    =>     Projection: numeric(1) AS x
 //!   Projection: 2.5 AS x         Projection: 2.5 AS x
+//! ```
+//!
+//! INTERSECT and EXCEPT come as joins. DataFusion knows them with ALL as joins of all rows, which keep every row that has
+//! an equal on the other side; so there the n-th of equal rows is joined with the n-th:
+//!
+//! ```text
+//! LeftSemi Join: x = x    =>    Projection: x
+//!   A: x                          LeftSemi Join: x = x, row_number() = row_number()
+//!   B: x                            Window: row_number() OVER (PARTITION BY x)
+//!                                     A: x
+//!                                   Window: row_number() OVER (PARTITION BY x)
+//!                                     B: x
 //! ```
 
 use std::sync::Arc;
@@ -11,7 +24,10 @@ use std::sync::Arc;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, JoinType, NullEquality};
-use datafusion::logical_expr::{Distinct, Expr, Join, LogicalPlan, LogicalPlanBuilder, Projection, Union};
+use datafusion::functions_window::expr_fn::row_number;
+use datafusion::logical_expr::{
+    Distinct, Expr, ExprFunctionExt, Join, LogicalPlan, LogicalPlanBuilder, Projection, Union, Window,
+};
 use datafusion::optimizer::analyzer::AnalyzerRule;
 
 use super::coerce::{self, Context};
@@ -75,9 +91,17 @@ fn unify_sides(join: Join) -> datafusion::error::Result<Transformed<LogicalPlan>
     if join.null_equality != NullEquality::NullEqualsNull || !is_whole || join.filter.is_some() {
         return Ok(Transformed::no(LogicalPlan::Join(join)));
     }
+    // Of rows that differ there is one to keep or none.
+    if matches!(&*join.left, LogicalPlan::Distinct(_)) {
+        return unified(join, what).map(|join| join.update_data(LogicalPlan::Join));
+    }
+    by_number(unified(join, what)?.data).map(Transformed::yes)
+}
+
+fn unified(join: Join, what: &str) -> datafusion::error::Result<Transformed<Join>> {
     let (left, right) = (types(&join.left).map_err(external)?, types(&join.right).map_err(external)?);
     if left == right && left.iter().all(Option::is_some) {
-        return Ok(Transformed::no(LogicalPlan::Join(join)));
+        return Ok(Transformed::no(join));
     }
     let targets = left.iter().zip(&right).map(|(left, right)| coerce::common(what, [*left, *right]));
     let targets = targets.collect::<Result<Vec<_>>>().map_err(external)?;
@@ -87,8 +111,29 @@ fn unify_sides(join: Join) -> datafusion::error::Result<Transformed<LogicalPlan>
     ];
     let [left, right] = sides.map(Arc::new);
     let (kind, constraint, nulls) = (join.join_type, join.join_constraint, join.null_equality);
-    let join = Join::try_new(left, right, join.on, None, kind, constraint, nulls, join.null_aware)?;
-    Ok(Transformed::yes(LogicalPlan::Join(join)))
+    Join::try_new(left, right, join.on, None, kind, constraint, nulls, join.null_aware).map(Transformed::yes)
+}
+
+/// Joins the n-th of the rows that are equal with the n-th of the other side.
+fn by_number(join: Join) -> datafusion::error::Result<LogicalPlan> {
+    let columns: Vec<Expr> = join.left.schema().columns().into_iter().map(Expr::Column).collect();
+    let (left, left_number) = numbered(&join.left)?;
+    let (right, right_number) = numbered(&join.right)?;
+    let mut on = join.on;
+    on.push((left_number, right_number));
+    let (kind, constraint, nulls) = (join.join_type, join.join_constraint, join.null_equality);
+    let join = Join::try_new(left, right, on, None, kind, constraint, nulls, join.null_aware)?;
+    let projection = Projection::try_new(columns, Arc::new(LogicalPlan::Join(join)))?;
+    Ok(LogicalPlan::Projection(projection))
+}
+
+fn numbered(side: &Arc<LogicalPlan>) -> datafusion::error::Result<(Arc<LogicalPlan>, Expr)> {
+    let columns = side.schema().columns().into_iter().map(Expr::Column).collect();
+    let number = row_number().partition_by(columns).build()?;
+    let window = Window::try_new(vec![number], Arc::clone(side))?;
+    let last = window.schema.fields().len() - 1;
+    let number = Expr::Column(Column::from(window.schema.qualified_field(last)));
+    Ok((Arc::new(LogicalPlan::Window(window)), number))
 }
 
 /// The types of a branch; a bare literal of a branch is still unknown.

@@ -15,26 +15,32 @@ pub fn check_json(text: &str) -> Result<()> {
 
 /// What is told about a text while it is read. Strings and keys come raw: with their quotes and escapes,
 /// known to be well formed.
-pub(super) trait Sink {
-    fn string(&mut self, _raw: &str) -> Result<()> {
+pub(crate) trait Sink<'t> {
+    fn string(&mut self, _raw: &'t str) -> Result<()> {
         Ok(())
     }
-    fn key(&mut self, _raw: &str) -> Result<()> {
+    fn key(&mut self, _raw: &'t str) -> Result<()> {
         Ok(())
     }
-    fn number(&mut self, _raw: &str) -> Result<()> {
+    fn number(&mut self, _raw: &'t str) -> Result<()> {
         Ok(())
     }
     /// `true`, `false` or `null`.
     fn word(&mut self, _raw: &'static str) {}
-    fn begin_object(&mut self) {}
-    fn begin_array(&mut self) {}
-    fn end(&mut self) {}
+    /// Begins at this byte of the text.
+    fn begin_object(&mut self, _at: usize) -> Result<()> {
+        Ok(())
+    }
+    fn begin_array(&mut self, _at: usize) -> Result<()> {
+        Ok(())
+    }
+    /// Has ended before this byte.
+    fn end(&mut self, _at: usize) {}
 }
 
 struct Checked;
 
-impl Sink for Checked {}
+impl Sink<'_> for Checked {}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Container {
@@ -42,7 +48,7 @@ enum Container {
     Object,
 }
 
-pub(super) fn read(text: &str, sink: &mut impl Sink) -> Result<()> {
+pub(crate) fn read<'t>(text: &'t str, sink: &mut impl Sink<'t>) -> Result<()> {
     let mut reader = Reader { lexer: Lexer { text, at: 0 }, open: Vec::new() };
     loop {
         if reader.value(sink)? {
@@ -60,9 +66,9 @@ struct Reader<'a> {
     open: Vec<Container>,
 }
 
-impl Reader<'_> {
+impl<'t> Reader<'t> {
     /// Reads a value. Whether another one comes next, because it has opened something that is not empty.
-    fn value(&mut self, sink: &mut impl Sink) -> Result<bool> {
+    fn value(&mut self, sink: &mut impl Sink<'t>) -> Result<bool> {
         let token = self.lexer.next()?;
         match token.kind {
             Kind::String => sink.string(token.text).map_err(|e| self.lexer.located(e, &token))?,
@@ -75,9 +81,9 @@ impl Reader<'_> {
         Ok(false)
     }
 
-    fn object(&mut self, sink: &mut impl Sink) -> Result<bool> {
+    fn object(&mut self, sink: &mut impl Sink<'t>) -> Result<bool> {
         self.push(Container::Object)?;
-        sink.begin_object();
+        sink.begin_object(self.lexer.at - 1)?;
         let token = self.lexer.next()?;
         match token.kind {
             Kind::Punctuation(b'}') => {
@@ -89,9 +95,9 @@ impl Reader<'_> {
         }
     }
 
-    fn array(&mut self, sink: &mut impl Sink) -> Result<bool> {
+    fn array(&mut self, sink: &mut impl Sink<'t>) -> Result<bool> {
         self.push(Container::Array)?;
-        sink.begin_array();
+        sink.begin_array(self.lexer.at - 1)?;
         let before = self.lexer.at;
         if self.lexer.next()?.kind == Kind::Punctuation(b']') {
             self.close(sink);
@@ -102,7 +108,7 @@ impl Reader<'_> {
     }
 
     /// A key and its colon.
-    fn key(&mut self, token: &Token<'_>, sink: &mut impl Sink) -> Result<()> {
+    fn key(&mut self, token: &Token<'t>, sink: &mut impl Sink<'t>) -> Result<()> {
         sink.key(token.text).map_err(|e| self.lexer.located(e, token))?;
         let colon = self.lexer.next()?;
         match colon.kind {
@@ -112,7 +118,7 @@ impl Reader<'_> {
     }
 
     /// Closes what ends after a value. Whether another value follows.
-    fn after_value(&mut self, sink: &mut impl Sink) -> Result<bool> {
+    fn after_value(&mut self, sink: &mut impl Sink<'t>) -> Result<bool> {
         loop {
             let token = self.lexer.next()?;
             match (self.open.last(), token.kind) {
@@ -143,9 +149,9 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn close(&mut self, sink: &mut impl Sink) {
+    fn close(&mut self, sink: &mut impl Sink<'t>) {
         self.open.pop();
-        sink.end();
+        sink.end(self.lexer.at);
     }
 }
 

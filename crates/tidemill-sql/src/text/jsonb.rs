@@ -92,7 +92,7 @@ impl Tree {
     }
 }
 
-impl Sink for Tree {
+impl Sink<'_> for Tree {
     fn string(&mut self, raw: &str) -> Result<()> {
         let mut text = Vec::with_capacity(raw.len());
         write_string(&unescape(raw)?, &mut text);
@@ -115,17 +115,19 @@ impl Sink for Tree {
         self.add(Node::Scalar(raw.as_bytes().to_vec()));
     }
 
-    fn begin_object(&mut self) {
+    fn begin_object(&mut self, _: usize) -> Result<()> {
         let id = self.add(Node::Object(Vec::new()));
         self.open.push(id);
+        Ok(())
     }
 
-    fn begin_array(&mut self) {
+    fn begin_array(&mut self, _: usize) -> Result<()> {
         let id = self.add(Node::Array(Vec::new()));
         self.open.push(id);
+        Ok(())
     }
 
-    fn end(&mut self) {
+    fn end(&mut self, _: usize) {
         let closed = self.open.pop();
         if let Some(Node::Object(members)) = closed.and_then(|id| self.nodes.get_mut(id)) {
             // The sort is stable: of equal keys the last one comes last, and is kept.
@@ -138,7 +140,7 @@ impl Sink for Tree {
 }
 
 /// What a string in quotes stands for. Its escapes are known to be well formed.
-fn unescape(raw: &str) -> Result<String> {
+pub(crate) fn unescape(raw: &str) -> Result<String> {
     let mut rest = raw.strip_prefix('"').and_then(|raw| raw.strip_suffix('"')).unwrap_or(raw);
     let mut text = String::with_capacity(rest.len());
     let mut high = None;

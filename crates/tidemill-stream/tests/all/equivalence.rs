@@ -66,7 +66,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-const AGGREGATES: [&str; 24] = [
+const AGGREGATES: [&str; 28] = [
     "count(*)",
     "count(x)",
     "sum(x)",
@@ -91,6 +91,10 @@ const AGGREGATES: [&str; 24] = [
     "jsonb_object_agg(k, x) FILTER (WHERE k IS NOT NULL)",
     "sum(DISTINCT k)",
     "avg(y::numeric(10, 3))",
+    "percentile_cont(0.3) WITHIN GROUP (ORDER BY y)",
+    "percentile_disc(ARRAY[0.1, 0.9]) WITHIN GROUP (ORDER BY x DESC)",
+    "mode() WITHIN GROUP (ORDER BY t) FILTER (WHERE k > 2)",
+    "cume_dist(5, 'b') WITHIN GROUP (ORDER BY k, t DESC)",
 ];
 const KEYS: [&str; 6] = ["", "k", "t", "k, t", "k % 3", "x / 100, t"];
 const FILTERS: [&str; 4] = ["", "WHERE x > 0", "WHERE t LIKE 'a%' OR k IS NULL", "WHERE y < 100 AND k > 3"];
@@ -109,8 +113,26 @@ fn query() -> impl Strategy<Value = String> {
     })
 }
 
+/// Queries of more than one layer. Where they cut rows off, their order leaves no choice.
+const SHAPES: [&str; 12] = [
+    "SELECT DISTINCT ON (t) t, k, x, y FROM s ORDER BY t, x DESC, k, y",
+    "SELECT DISTINCT ON (k % 3) k, t FROM s ORDER BY k % 3, t NULLS FIRST, k",
+    "SELECT k, sum(x), max(t) FROM (SELECT * FROM s WHERE y > 0) q WHERE x > 0 GROUP BY k",
+    "WITH w AS (SELECT k, x * 2 AS z FROM s WHERE x > 100) SELECT k % 3 AS r, count(*), max(z) FROM w GROUP BY r",
+    "SELECT k, count(*) FROM (SELECT k FROM s UNION ALL SELECT x::int FROM s WHERE t = 'a') q GROUP BY k",
+    "SELECT k, count(*) AS c FROM s GROUP BY k ORDER BY c DESC, k LIMIT 3",
+    "SELECT t, min(x) FROM s GROUP BY t ORDER BY t OFFSET 2",
+    "SELECT k, t, x, y FROM s ORDER BY k, t, x, y LIMIT 5",
+    "SELECT k, x FROM s UNION ALL SELECT k, -x FROM s WHERE x > 0",
+    "SELECT k FROM s UNION SELECT x::int FROM s",
+    "SELECT k, t, x, rank() OVER (PARTITION BY k ORDER BY x) AS r FROM s WHERE y > 0",
+    "SELECT k, sum(c) OVER (ORDER BY k) FROM (SELECT k, count(*) AS c FROM s GROUP BY k) q",
+];
+
 fn queries() -> impl Strategy<Value = Vec<String>> {
-    prop::collection::vec(query(), 1..4).prop_map(|mut queries| {
+    let shapes = prop::sample::subsequence(SHAPES.to_vec(), 1..3);
+    (prop::collection::vec(query(), 1..4), shapes).prop_map(|(mut queries, shapes)| {
+        queries.extend(shapes.into_iter().map(String::from));
         queries.push("SELECT k, t, x * 2 FROM s WHERE x > 10".into());
         queries.push("SELECT DISTINCT t FROM s".into());
         queries
