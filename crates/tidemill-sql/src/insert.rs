@@ -9,7 +9,7 @@ use sqlparser::ast::{
 };
 use sqlparser::tokenizer::Span;
 
-use crate::data_type::type_of;
+use crate::data_type::column_type;
 use crate::error::{Result, SqlError};
 use crate::name::{fold, resolve};
 use crate::statement::Name;
@@ -201,11 +201,11 @@ pub fn value(expr: &Expr) -> Option<Value> {
             kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, format: None, ..
         } => {
             let inner = value(expr)?;
-            Some(Value::Cast(Box::new(inner), type_of(data_type).ok()?))
+            Some(Value::Cast(Box::new(inner), column_type(data_type).ok()?))
         }
         Expr::TypedString(typed) => {
             let inner = literal(&typed.value.value)?;
-            Some(Value::Cast(Box::new(inner), type_of(&typed.data_type).ok()?))
+            Some(Value::Cast(Box::new(inner), column_type(&typed.data_type).ok()?))
         }
         _ => None,
     }

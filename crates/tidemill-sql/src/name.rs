@@ -1,5 +1,7 @@
 //! Names: folding, quoting, and the place of a name in a text.
 
+mod reserved;
+
 use sqlparser::ast::{Ident, ObjectName};
 
 use crate::error::{Result, SqlError};
@@ -44,20 +46,19 @@ pub fn of_parts(parts: &[String], position: usize) -> Result<Name> {
     Ok(Name { schema, name: last.clone(), position })
 }
 
-/// Quotes a name where PostgreSQL's parser would need it.
+/// In double quotes unless it is a plain lower-case name that PostgreSQL's parser takes as one.
 pub fn quote_ident(name: &str) -> String {
-    let mut chars = name.chars();
-    let plain = chars.next().is_some_and(|c| c.is_ascii_lowercase() || c == '_')
-        && chars.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+        && !reserved::is_reserved(name);
     if plain { name.to_string() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }
 
 /// A string literal.
 pub fn quote_literal(text: &str) -> String {
-    let quoted = text.replace('\'', "''");
-    if quoted.contains('\\') {
-        format!(" E'{}'", quoted.replace('\\', "\\\\"))
-    } else {
-        format!("'{quoted}'")
+    let doubled = text.replace('\'', "''");
+    match text.contains('\\') {
+        true => format!("E'{}'", doubled.replace('\\', "\\\\")),
+        false => format!("'{doubled}'"),
     }
 }

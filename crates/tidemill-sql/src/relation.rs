@@ -8,7 +8,7 @@ use sqlparser::ast::{
     TableFactor, Visit, Visitor,
 };
 
-use crate::data_type::type_of;
+use crate::data_type::column_type;
 use crate::error::{Result, SqlError, SqlState};
 use crate::name::{fold, quote_ident};
 use crate::parse::parse_query;
@@ -199,7 +199,7 @@ impl Visitor for Columns {
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         match expr {
             Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr: inner, data_type, .. } => {
-                if let (Some(name), Ok(ty)) = (column_name(inner), type_of(data_type)) {
+                if let (Some(name), Ok(ty)) = (column_name(inner), column_type(data_type)) {
                     self.cast(&name, ty);
                 }
             }

@@ -3,7 +3,8 @@
 use tidemill_sql::statement::{Commented, Name};
 use tidemill_sql::{Result, SqlError, SqlState};
 
-use super::{fits, missing, public};
+use super::drop::fits;
+use super::{missing, public};
 use crate::catalog::{Catalog, Change, Relation};
 use crate::pg::wire_error::Notice;
 use crate::system::{self, column_names};

@@ -1,7 +1,7 @@
 //! Names of objects to their numbers and back: the object identifier types.
 
-use super::string::quote_ident;
 use crate::error::{Result, SqlError, SqlState};
+use crate::name::quote_ident;
 use crate::planner::vars::SessionVars;
 use crate::types::{Scalar, Type};
 

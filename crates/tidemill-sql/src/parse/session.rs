@@ -3,7 +3,7 @@
 use sqlparser::tokenizer::Token;
 
 use super::{StatementParser, parse};
-use crate::data_type::type_of;
+use crate::data_type::column_type;
 use crate::error::{Result, SqlError};
 use crate::statement::{Parsed, Statement};
 
@@ -247,7 +247,7 @@ impl StatementParser<'_> {
             loop {
                 let position = self.next_position();
                 let data_type = self.run(|p| p.parse_data_type())?;
-                types.push(type_of(&data_type).map_err(|e| e.with_position(position))?);
+                types.push(column_type(&data_type).map_err(|e| e.with_position(position))?);
                 if !self.token(&Token::Comma) {
                     break;
                 }

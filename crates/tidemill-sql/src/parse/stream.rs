@@ -4,7 +4,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::Token;
 
 use super::StatementParser;
-use crate::data_type::type_of;
+use crate::data_type::column_type;
 use crate::error::{Result, SqlError, SqlState};
 use crate::statement::{AlterAction, Column, CreateStream, CreateView, ObjectKind, Statement, ViewOption};
 
@@ -177,7 +177,7 @@ impl StatementParser<'_> {
         let name = self.identifier()?;
         let type_position = self.next_position();
         let data_type = self.run(|p| p.parse_data_type())?;
-        let ty = type_of(&data_type).map_err(|e| e.with_position(type_position))?;
+        let ty = column_type(&data_type).map_err(|e| e.with_position(type_position))?;
         Ok(Column { name, ty, position })
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use sqlparser::ast::{self, Expr, SelectItem, Value};
 
-use super::types;
+use crate::data_type;
 
 /// What separates a name from the number that makes it unique: a character that nobody types.
 const SUFFIX: char = '\u{1}';
@@ -142,9 +142,9 @@ fn weak(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Cast { expr, data_type, .. } => match strong(expr) {
             Some(name) => Some(name),
-            None => types::name_of(data_type),
+            None => data_type::name_of(data_type),
         },
-        Expr::TypedString(typed) => types::name_of(&typed.data_type),
+        Expr::TypedString(typed) => data_type::name_of(&typed.data_type),
         Expr::Interval(_) => Some("interval".into()),
         Expr::Case { .. } => Some("case".into()),
         Expr::Value(value) => matches!(value.value, Value::Boolean(_)).then(|| "bool".into()),

@@ -15,8 +15,9 @@ use super::construct::{
 use super::place::{self, Text};
 use super::{
     allowed, array_subquery, clause, marker, merged_column, name, named_window, relkind, system_column,
-    table_function, types, values, whole_row,
+    table_function, values, whole_row,
 };
+use crate::data_type::type_of;
 use crate::error::{Result, SqlError};
 use crate::types::Type;
 
@@ -273,7 +274,7 @@ impl Rewriter<'_> {
     }
 
     fn cast(&self, expr: Expr, data_type: &ast::DataType) -> Result<Expr> {
-        let ty = types::resolve(data_type).map_err(|e| match self.text.cast(&expr) {
+        let ty = type_of(data_type).map_err(|e| match self.text.cast(&expr) {
             0 => e,
             at => e.with_position(self.text.word(at)),
         })?;
