@@ -11,7 +11,6 @@ mod session;
 mod table;
 mod tidemill;
 mod value;
-mod zone;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,7 +25,6 @@ pub use row::SettingRow;
 pub use session::{Scope, SessionSettings};
 pub use table::{Context, Effect, Kind, SETTINGS, Setting, Unit};
 pub use value::{Value, quote_name, split_names};
-pub use zone::Zone;
 
 use self::table::{find, similar};
 use crate::pg::wire_error::Notice;

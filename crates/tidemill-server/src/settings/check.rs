@@ -1,9 +1,9 @@
 //! What single settings demand of their values beyond their kind, and the spelling they are kept in.
 
+use tidemill_sql::text::TimeZone;
 use tidemill_sql::{SqlError, SqlState};
 
 use super::value::{Value, invalid, split_names};
-use super::zone::Zone;
 
 /// The order of day, month and year when a date could be read in several ways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(super) fn text(name: &str, text: &str) -> Result<String, SqlError> {
             Err(SqlError::unsupported(format!("IntervalStyle \"{text}\" is not supported"))
                 .with_hint("Intervals are shown in the style \"postgres\"."))
         }
-        "TimeZone" => Zone::parse(text).map(|zone| zone.name().to_owned()),
+        "TimeZone" => TimeZone::parse(text).map(|zone| zone.name().to_owned()),
         "client_encoding" => client_encoding(text),
         "application_name" => Ok(printable(text)),
         "search_path" | "stream_targets" | "temp_tablespaces" => match split_names(text) {

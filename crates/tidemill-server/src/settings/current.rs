@@ -8,7 +8,6 @@ use tidemill_sql::text::TimeZone;
 use super::check::DateOrder;
 use super::table::{Kind, SETTINGS, find};
 use super::value::{Value, split_names};
-use super::zone::Zone;
 use crate::pg::wire_error::Severity;
 
 /// When an insert into a stream is acknowledged.
@@ -44,8 +43,6 @@ pub struct Current {
     pub statement_timeout: Option<Duration>,
     /// The views that read what this session writes; empty for all.
     pub stream_targets: Arc<[String]>,
-    pub time_zone: Zone,
-    /// The same, as the text forms of dates and times want it.
     pub zone: TimeZone,
     /// What one query may use of memory.
     pub query_memory_limit_bytes: usize,
@@ -64,7 +61,6 @@ impl Current {
         let names = |name: &str| -> Arc<[String]> { split_names(&text(name)).unwrap_or_default().into() };
         let timeout = |name: &str| duration(name, &value(name)).filter(|limit| !limit.is_zero());
         let bytes = |name: &str| usize::try_from(integer(&value(name)) * 1024).unwrap_or(usize::MAX);
-        let time_zone = Zone::parse(&text("TimeZone")).unwrap_or(Zone::Named(chrono_tz::UTC));
         Self {
             application_name: text("application_name").into(),
             bytea_output: if text("bytea_output") == "escape" {
@@ -86,8 +82,7 @@ impl Current {
             sliding_window_step_factor: integer(&value("sliding_window_step_factor")) as u8,
             statement_timeout: timeout("statement_timeout"),
             stream_targets: names("stream_targets"),
-            zone: TimeZone::parse(time_zone.name()).unwrap_or(TimeZone::UTC),
-            time_zone,
+            zone: TimeZone::parse(&text("TimeZone")).unwrap_or(TimeZone::UTC),
             query_memory_limit_bytes: bytes("query_memory_limit"),
             transaction_memory_limit_bytes: bytes("transaction_memory_limit"),
             min_severity: match text("client_min_messages").as_str() {

@@ -273,11 +273,16 @@ mod tests {
             ("abc123", "ABC123", -442_800),
             ("America/New_York5", "AMERICA/NEW_YORK5", -18_000),
             ("interval '-08:30'", "<-08:30>+08:30", -30_600),
+            ("-5.5", "<-05:30>+05:30", -19_800),
+            ("5.3333333", "<+05:19:59>-05:19:59", 19_199),
+            ("GMT-02:00", "GMT-02:00", 7_200),
         ] {
             let zone = TimeZone::parse(text).unwrap();
             assert_eq!((zone.name(), zone.offset_at(1_593_561_600_000_000)), (name, east_s), "{text}");
         }
-        for text in ["Z", "foo", "", "PST", "interval", "168", "<a", "FOO3:60", "1:2:3:4"] {
+        for text in
+            ["Z", "foo", "", "PST", "interval", "168", "<a", "FOO3:60", "1:2:3:4", " utc", "nan", "UTC+3foo"]
+        {
             assert_eq!(TimeZone::parse(text).unwrap_err().state.0, "22023", "{text}");
         }
         assert_eq!(TimeZone::named("PST").map(|zone| zone.offset_at(0)), Ok(-28_800));
