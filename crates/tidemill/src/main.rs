@@ -11,6 +11,7 @@ use std::sync::Arc;
 use clap::{Parser, Subcommand};
 use tidemill_server::server::{Config, Listener, Server};
 use tidemill_server::settings::{DEFAULT_FILE, Settings};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -142,6 +143,8 @@ fn runtime() -> Result<tokio::runtime::Runtime, String> {
 async fn serve_until_signal(config: Config, listen: &[String]) -> Result<(), String> {
     let addresses = addresses(&config.settings, listen).await?;
     let (server, password) = Server::open(config).await.map_err(|e| one_line(&e))?;
+    // Before anybody is told that the server is there.
+    let signals = Signals::new().map_err(|e| e.to_string())?;
     let listeners = server.listen(&addresses).await.map_err(|e| one_line(&e))?;
     let bound: Vec<SocketAddr> = listeners.iter().filter_map(Listener::address).collect();
     if let Some(password) = password {
@@ -155,7 +158,7 @@ async fn serve_until_signal(config: Config, listen: &[String]) -> Result<(), Str
     if let Some(address) = bound.first() {
         eprintln!("Connect with: psql -h {} -p {} -U postgres tidemill", address.ip(), address.port());
     }
-    let signals = tokio::spawn(stop_at_signals(Arc::clone(&server)));
+    let signals = tokio::spawn(signals.stop(Arc::clone(&server)));
     let served = server.serve(listeners).await.map_err(|e| one_line(&e));
     signals.abort();
     served?;
@@ -195,22 +198,32 @@ fn one_line(error: &tidemill_server::SqlError) -> String {
     }
 }
 
-/// The first SIGTERM or Ctrl-C ends the sessions and writes a checkpoint; a second one ends the process at once, which
-/// loses nothing: the next start replays the log.
-async fn stop_at_signals(server: Arc<Server>) -> Result<(), std::io::Error> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    for is_first in [true, false] {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        if is_first {
-            tracing::info!("shutting down; a second signal ends it at once");
-            server.stop();
-        }
+/// SIGTERM and Ctrl-C.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// From here on they no longer end the process by themselves.
+    fn new() -> std::io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
-    tracing::warn!("ended at once; the next start replays the log");
-    std::process::exit(1);
+
+    /// The first one ends the sessions and writes a checkpoint; a second one ends the process at once, which loses
+    /// nothing: the next start replays the log.
+    async fn stop(mut self, server: Arc<Server>) {
+        for is_first in [true, false] {
+            tokio::select! {
+                _ = self.terminate.recv() => {}
+                _ = self.interrupt.recv() => {}
+            }
+            if is_first {
+                tracing::info!("shutting down; a second signal ends it at once");
+                server.stop();
+            }
+        }
+        tracing::warn!("ended at once; the next start replays the log");
+        std::process::exit(1);
+    }
 }
