@@ -23,11 +23,11 @@ use super::interrupt::Shield;
 use super::wire::Wire;
 use super::{Session, Transaction};
 use crate::catalog::Relation;
-use crate::copy::{CopyColumn, CopyDecoder, CopyEncoder, CopyFormat};
 use crate::define::public;
 use crate::insert::{Fill, Target};
 use crate::pg::backend;
 use crate::pg::frontend::Frontend;
+use tidemill_sql::copy::{CopyColumn, CopyDecoder, CopyEncoder, CopyFormat};
 
 /// Rows of a COPY that goes on can be seen this much later at most, and as much again.
 const SHOW_WITHIN: Duration = Duration::from_millis(30);

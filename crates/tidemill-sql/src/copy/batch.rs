@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::text::Context;
+use crate::{Result, SqlError};
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
-use tidemill_sql::text::Context;
-use tidemill_sql::{Result, SqlError};
 
 use super::CopyColumn;
 use crate::value::ColumnBuilder;

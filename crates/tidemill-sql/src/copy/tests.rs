@@ -1,9 +1,9 @@
 //! COPY's formats as a whole: errors as PostgreSQL 15 gives them, chunks, round trips, noise.
 
+use crate::statement::{self, CopyColumns, CopyHeader, CopyOptions};
+use crate::types::Scalar;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tidemill_sql::statement::{self, CopyColumns, CopyHeader, CopyOptions};
-use tidemill_sql::types::Scalar;
 
 use super::*;
 use crate::value::tests::{all_types, context, random_column, seed};

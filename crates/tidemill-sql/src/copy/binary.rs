@@ -1,6 +1,6 @@
 //! COPY's binary format: a header, then rows of a field count and fields with their lengths.
 
-use tidemill_sql::Result;
+use crate::Result;
 
 use super::CopyColumn;
 use super::batch::Batches;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tidemill_sql::Result;
+use crate::Result;
 
 use super::error::bad_format;
 use super::options::{TextOptions, is_null};

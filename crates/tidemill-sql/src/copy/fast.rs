@@ -47,12 +47,7 @@ impl FastRows {
 
     /// Reads rows from the start of `data`: how many, and the bytes they took. Line feeds must be the file's
     /// newline.
-    pub fn read(
-        &self,
-        data: &[u8],
-        newline: Newline,
-        batches: &mut Batches,
-    ) -> tidemill_sql::Result<(u64, usize)> {
+    pub fn read(&self, data: &[u8], newline: Newline, batches: &mut Batches) -> crate::Result<(u64, usize)> {
         let (mut rows, mut at) = (0, 0);
         while let Some(end) = self.row(data, at, newline, &mut batches.columns) {
             batches.row_done()?;

@@ -1,7 +1,7 @@
 //! Rows of COPY's text and CSV formats by PostgreSQL's rules.
 
-use tidemill_sql::Result;
-use tidemill_sql::statement::CopyHeader;
+use crate::Result;
+use crate::statement::CopyHeader;
 
 use super::CopyColumn;
 use super::batch::Batches;

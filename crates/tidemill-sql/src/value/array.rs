@@ -1,6 +1,6 @@
 //! Arrays of one dimension: PostgreSQL's literal `{1,NULL,"a b"}` and its binary form, into a list column.
 
-use tidemill_sql::{Result, SqlError, SqlState};
+use crate::{Result, SqlError, SqlState};
 
 use super::Lists;
 use super::binary::insufficient;
@@ -64,7 +64,7 @@ impl Lists {
         if got == expected.oid() {
             return Ok(());
         }
-        let name = tidemill_sql::types::Type::from_oid(got).map_or("???".to_string(), |t| t.display());
+        let name = crate::types::Type::from_oid(got).map_or("???".to_string(), |t| t.display());
         Err(SqlError::new(
             SqlState::DATATYPE_MISMATCH,
             format!(

@@ -1,10 +1,10 @@
 //! COPY TO: Arrow batches to text, CSV or binary.
 
+use crate::Result;
+use crate::statement::CopyHeader;
+use crate::text::Context;
+use crate::types::{Scalar, Type};
 use arrow::record_batch::RecordBatch;
-use tidemill_sql::Result;
-use tidemill_sql::statement::CopyHeader;
-use tidemill_sql::text::Context;
-use tidemill_sql::types::{Scalar, Type};
 
 use super::CopyColumn;
 use super::binary::SIGNATURE;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use crate::{Result, SqlError, SqlState};
 use arrow::array::{
     ArrayRef, ArrowPrimitiveType, BooleanArray, BooleanBufferBuilder, FixedSizeBinaryArray, GenericByteArray,
     NullBufferBuilder, OffsetSizeTrait, PrimitiveArray,
 };
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, ByteArrayType, DataType};
-use tidemill_sql::{Result, SqlError, SqlState};
 
 /// Values of a fixed width.
 pub struct Fixed<T> {

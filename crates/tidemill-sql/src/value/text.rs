@@ -1,10 +1,10 @@
 //! Values in PostgreSQL's text form (its `input` functions) into a column, and what modifiers do to a value.
 
+use crate::numeric::Numeric;
+use crate::text::{self, modifier};
+use crate::types::{Scalar, Type};
+use crate::{Result, SqlError, SqlState};
 use arrow::datatypes::IntervalMonthDayNano;
-use tidemill_sql::numeric::Numeric;
-use tidemill_sql::text::{self, modifier};
-use tidemill_sql::types::{Scalar, Type};
-use tidemill_sql::{Result, SqlError, SqlState};
 
 use super::buffer::Bytes;
 use super::{ColumnBuilder, Slots, check_utf8};

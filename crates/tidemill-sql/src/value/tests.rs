@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::types::Scalar;
 use arrow::array::*;
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::*;
 use rand::Rng;
 use rand::rngs::StdRng;
-use tidemill_sql::types::Scalar;
 
 use super::*;
 
@@ -66,7 +66,7 @@ fn random_binary(ty: Type, random: &mut StdRng) -> Vec<u8> {
             let any = format!("{}.{}", random.random::<i64>(), random.random::<u32>());
             let text = pick(random, &["0", "-1.50", "NaN", "1e40", "-1e-40", "0.00", any.as_str()]);
             let mut out = Vec::new();
-            tidemill_sql::numeric::Numeric::parse(text).unwrap().to_wire(&mut out);
+            crate::numeric::Numeric::parse(text).unwrap().to_wire(&mut out);
             out
         }
         Scalar::Date => {
@@ -299,5 +299,5 @@ fn binary_errors_are_those_of_postgresql() {
 }
 
 pub fn context() -> Context {
-    Context { now_us: 0, zone: tidemill_sql::text::TimeZone::UTC }
+    Context { now_us: 0, zone: crate::text::TimeZone::UTC }
 }

@@ -1,12 +1,12 @@
 //! Values of a column in PostgreSQL's text form (its `output` functions).
 
+use crate::numeric::Numeric;
+use crate::text::{self, Context};
+use crate::types::{Scalar, Type};
+use crate::{Result, SqlError};
 use arrow::array::{Array, AsArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, i256};
-use tidemill_sql::numeric::Numeric;
-use tidemill_sql::text::{self, Context};
-use tidemill_sql::types::{Scalar, Type};
-use tidemill_sql::{Result, SqlError};
 
 use super::source::{Source, taken};
 

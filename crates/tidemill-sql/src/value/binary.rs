@@ -1,9 +1,9 @@
 //! Values in PostgreSQL's binary form (its `receive` functions) into a column.
 
+use crate::numeric::Numeric;
+use crate::types::Scalar;
+use crate::{Result, SqlError, SqlState};
 use arrow::datatypes::IntervalMonthDayNano;
-use tidemill_sql::numeric::Numeric;
-use tidemill_sql::types::Scalar;
-use tidemill_sql::{Result, SqlError, SqlState};
 
 use super::text::{
     append_json, append_jsonb, append_numeric, append_string, fit_interval, fit_time, fit_timestamp,

@@ -1,7 +1,7 @@
 //! The lines of COPY text and CSV by PostgreSQL's rules for newlines, quotes and the end marker.
 
+use crate::Result;
 use memchr::memchr3;
-use tidemill_sql::Result;
 
 use super::error::bad_format;
 
@@ -216,7 +216,7 @@ impl LineScanner {
     }
 }
 
-fn mismatch() -> tidemill_sql::SqlError {
+fn mismatch() -> crate::SqlError {
     bad_format("end-of-copy marker does not match previous newline style")
 }
 

@@ -13,6 +13,9 @@ mod text;
 
 use std::sync::Arc;
 
+use crate::text::Context;
+use crate::types::{Scalar, Type};
+use crate::{Result, SqlError, SqlState};
 use arrow::array::{ArrayRef, ListArray, NullBufferBuilder};
 use arrow::buffer::{OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{
@@ -20,9 +23,6 @@ use arrow::datatypes::{
     IntervalMonthDayNano, IntervalMonthDayNanoType, LargeBinaryType, LargeUtf8Type, Time64MicrosecondType,
     TimestampMicrosecondType, UInt32Type, Utf8Type,
 };
-use tidemill_sql::text::Context;
-use tidemill_sql::types::{Scalar, Type};
-use tidemill_sql::{Result, SqlError, SqlState};
 
 use buffer::{Bits, Bytes, Fixed, Sixteens};
 pub use encode::ValueEncoder;

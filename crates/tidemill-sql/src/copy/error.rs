@@ -1,6 +1,6 @@
 //! Where in the data of a COPY an error happened, in PostgreSQL's words.
 
-use tidemill_sql::{SqlError, SqlState};
+use crate::{SqlError, SqlState};
 
 /// Bytes of a line or value that a context shows, PostgreSQL's `MAX_COPY_DATA_DISPLAY`.
 const SHOWN_BYTES_MAX: usize = 100;

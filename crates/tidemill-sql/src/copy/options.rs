@@ -1,7 +1,7 @@
 //! What COPY's options come to for one column list.
 
-use tidemill_sql::statement::{self, CopyColumns, CopyHeader, CopyOptions};
-use tidemill_sql::{Result, SqlError, SqlState};
+use crate::statement::{self, CopyColumns, CopyHeader, CopyOptions};
+use crate::{Result, SqlError, SqlState};
 
 use super::CopyColumn;
 

@@ -1,9 +1,9 @@
 //! Values of a column in PostgreSQL's binary form (its `send` functions).
 
+use crate::Result;
+use crate::numeric::Numeric;
+use crate::types::Scalar;
 use arrow::datatypes::IntervalMonthDayNano;
-use tidemill_sql::Result;
-use tidemill_sql::numeric::Numeric;
-use tidemill_sql::types::Scalar;
 
 use super::binary::{EPOCH_DAYS, EPOCH_MICROS};
 use super::encode::{ValueEncoder, from_decimal256};
@@ -83,11 +83,8 @@ impl ValueEncoder {
     }
 }
 
-fn too_long() -> tidemill_sql::SqlError {
-    tidemill_sql::SqlError::new(
-        tidemill_sql::SqlState::PROGRAM_LIMIT_EXCEEDED,
-        "a value is longer than 2 GiB",
-    )
+fn too_long() -> crate::SqlError {
+    crate::SqlError::new(crate::SqlState::PROGRAM_LIMIT_EXCEEDED, "a value is longer than 2 GiB")
 }
 
 /// The ends of the integer are the infinities; other days are moved to PostgreSQL's epoch.

@@ -12,10 +12,10 @@ mod options;
 mod tests;
 mod text;
 
+use crate::text::Context;
+use crate::types::Type;
+use crate::{Result, SqlError, SqlState};
 use arrow::record_batch::RecordBatch;
-use tidemill_sql::text::Context;
-use tidemill_sql::types::Type;
-use tidemill_sql::{Result, SqlError, SqlState};
 
 pub use encode::CopyEncoder;
 pub use options::{CopyFormat, CsvOptions, TextOptions};

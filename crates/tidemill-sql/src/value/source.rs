@@ -1,5 +1,6 @@
 //! A column to be shown, brought once into one of few forms; no downcast is left to the single value.
 
+use crate::{Result, SqlError};
 use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryArray, BinaryViewArray, FixedSizeBinaryArray,
     LargeBinaryArray, LargeStringArray, StringArray, StringViewArray,
@@ -7,7 +8,6 @@ use arrow::array::{
 use arrow::buffer::{BooleanBuffer, ScalarBuffer};
 use arrow::compute::take;
 use arrow::datatypes::*;
-use tidemill_sql::{Result, SqlError};
 
 use super::ValueEncoder;
 
