@@ -2,6 +2,8 @@
 
 pub mod comment;
 mod dependency;
+pub mod foreign;
+mod foreign_table;
 mod option;
 pub mod plain_view;
 mod table;
@@ -12,6 +14,7 @@ use arrow::datatypes::{Field, Schema};
 use datafusion::catalog::TableProvider;
 use datafusion::execution::session_state::SessionState;
 use sqlparser::ast::Query;
+use tidemill_federation::wrapper::{WRAPPERS, Wrapper};
 use tidemill_sql::name::{of_parts, resolve};
 use tidemill_sql::objects::Command;
 use tidemill_sql::planner::{self, display_name, plan_error, vars};
@@ -24,8 +27,8 @@ use tidemill_stream::stream::ARRIVAL;
 use tidemill_stream::view::{View, ViewId, ViewTable, compile};
 
 use crate::catalog::{
-    Change, ContinuousView, PlainView, PlainViewObject, Relation, Stream, StreamObject, ViewObject,
-    ViewOptions,
+    Change, ContinuousView, ForeignTable, ForeignTableObject, PlainView, PlainViewObject, Relation, Stream,
+    StreamObject, ViewObject, ViewOptions,
 };
 use crate::pg::wire_error::Notice;
 use crate::query::Planner;
@@ -136,6 +139,16 @@ pub async fn alter_stream(
     action: AlterAction,
 ) -> Result<Vec<Notice>> {
     let _change = server.catalog.change.lock().await;
+    alter_stream_locked(server, name, if_exists, action)
+}
+
+/// As [`alter_stream`], for who holds the lock on changes.
+fn alter_stream_locked(
+    server: &Server,
+    name: &Name,
+    if_exists: bool,
+    action: AlterAction,
+) -> Result<Vec<Notice>> {
     let name = public(name)?;
     let Some(stream) = server.catalog.stream(name) else {
         if if_exists {
@@ -328,11 +341,11 @@ pub async fn alter_view(
     if catalog.get(to).is_some() {
         return Err(exists(to));
     }
-    rename_view(planner, view, to).await.map(|()| vec![])
+    rename(planner, view, to).await.map(|()| vec![])
 }
 
 /// The state stays where it is, as the engine knows views by their numbers; the views that name it name it anew.
-async fn rename_view(planner: &Planner, view: Relation, to: &str) -> Result<()> {
+async fn rename(planner: &Planner, view: Relation, to: &str) -> Result<()> {
     let catalog = &planner.server.catalog;
     let from = view.name().to_string();
     let readers = plain_view::readers_after_renaming(catalog, &from, to)?;
@@ -345,6 +358,10 @@ async fn rename_view(planner: &Planner, view: Relation, to: &str) -> Result<()> 
         Relation::PlainView(view) => {
             let object = PlainViewObject { name: to.into(), ..view.object.clone() };
             Relation::PlainView(Arc::new(PlainView::new(view.oid, object)?))
+        }
+        Relation::Foreign(table) => {
+            let object = ForeignTableObject { name: to.into(), ..table.object.clone() };
+            Relation::Foreign(Arc::new(ForeignTable::new(table.oid, object)))
         }
         other @ (Relation::Stream(_) | Relation::Table(_)) => {
             return Err(SqlError::unsupported(format!("a {} cannot be renamed", other.kind())));
@@ -364,6 +381,7 @@ async fn rename_view(planner: &Planner, view: Relation, to: &str) -> Result<()> 
                 Relation::PlainView(view) => Change::PutPlainView(view.oid, &view.object),
                 Relation::Stream(stream) => Change::PutStream(stream.oid, &stream.object),
                 Relation::Table(table) => Change::PutTable(table.oid, &table.object),
+                Relation::Foreign(table) => Change::PutForeignTable(table.oid, &table.object),
             }];
             changes.extend(readers.iter().map(|reader| Change::PutPlainView(reader.oid, &reader.object)));
             catalog.persist(&changes)
@@ -417,7 +435,7 @@ fn read_streams(server: &Server, create: &CreateView) -> Result<Vec<(u32, Stream
                     .with_position(name.position)
                     .with_hint("Join the view with the table when you read it."));
             }
-            Some(other @ (Relation::View(_) | Relation::PlainView(_))) => {
+            Some(other @ (Relation::View(_) | Relation::PlainView(_) | Relation::Foreign(_))) => {
                 let message = format!("\"{plain}\" is a {}, not a stream", other.kind());
                 return Err(SqlError::unsupported(message)
                     .with_position(name.position)
@@ -471,6 +489,7 @@ pub async fn drop_objects(
                 Relation::View(_) => "Use DROP CONTINUOUS VIEW to remove a continuous view.",
                 Relation::Table(_) => "Use DROP TABLE to remove a table.",
                 Relation::PlainView(_) => "Use DROP VIEW to remove a view.",
+                Relation::Foreign(_) => "Use DROP FOREIGN TABLE to remove a foreign table.",
             };
             return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).with_hint(hint));
         }
@@ -488,7 +507,7 @@ pub async fn drop_objects(
         match relation {
             Relation::View(view) => server.engine.remove_view(view.id()),
             Relation::Table(table) => server.engine.remove_view(table.id()),
-            Relation::Stream(_) | Relation::PlainView(_) => {}
+            Relation::Stream(_) | Relation::PlainView(_) | Relation::Foreign(_) => {}
         }
     }
     Ok(notices)
@@ -502,6 +521,7 @@ fn fits(relation: &Relation, kind: ObjectKind) -> bool {
             | (Relation::View(_), ObjectKind::View | ObjectKind::ContinuousView)
             | (Relation::PlainView(_), ObjectKind::View)
             | (Relation::Table(_), ObjectKind::Table)
+            | (Relation::Foreign(_), ObjectKind::ForeignTable)
     )
 }
 
@@ -560,14 +580,15 @@ async fn set_ttl(server: &Server, name: &Name, ttl: Option<(&str, &str)>) -> Res
     Ok(())
 }
 
-/// What PipelineDB 1.x's scripts create is built in; there is no other extension.
+/// What PipelineDB 1.x's and the wrappers' scripts create is built in; there is no other extension.
 pub fn create_extension(name: &Name, if_not_exists: bool) -> Result<Vec<Notice>> {
     let shown = &name.name;
-    if shown != EXTENSION {
+    if shown != EXTENSION && Wrapper::find(shown).is_none() {
         let message = format!("extension \"{shown}\" is not available");
+        let known = WRAPPERS.iter().map(|wrapper| wrapper.name).chain([EXTENSION]).collect::<Vec<_>>();
         return Err(SqlError::unsupported(message)
             .with_position(name.position)
-            .with_hint(format!("The extension \"{EXTENSION}\" is built in; there are no others.")));
+            .with_hint(format!("These are built in: {}.", known.join(", "))));
     }
     let skipped = if if_not_exists { "already exists, skipping" } else { "is built in, nothing to create" };
     Ok(vec![Notice::new(format!("extension \"{shown}\" {skipped}"))])

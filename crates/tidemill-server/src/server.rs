@@ -17,7 +17,9 @@ use tidemill_stream::engine::{Engine, Fatal, Options};
 use tokio::sync::watch;
 
 use crate::activity::Activity;
-use crate::catalog::{Catalog, ContinuousView, PlainView, Relation, Stream, Table};
+use crate::catalog::{
+    Catalog, ContinuousView, ForeignServer, ForeignTable, PlainView, Relation, Stream, Table,
+};
 use crate::define;
 pub use crate::listen::Listener;
 use crate::listen::accept_any;
@@ -102,6 +104,13 @@ impl Server {
             let table = Arc::new(Table::new(oid, object)?);
             engine_views.push(Arc::clone(&table.view));
             catalog.install(Relation::Table(table));
+        }
+        for (oid, object) in loaded.servers {
+            let mappings = loaded.user_mappings.iter().filter(|(_, mapping)| mapping.server == oid);
+            catalog.install_server(ForeignServer::new(oid, object, mappings.cloned().collect())?);
+        }
+        for (oid, object) in loaded.foreign_tables {
+            catalog.install(Relation::Foreign(Arc::new(ForeignTable::new(oid, object))));
         }
         for (oid, object) in loaded.plain_views {
             catalog.install(Relation::PlainView(Arc::new(PlainView::new(oid, object)?)));

@@ -11,7 +11,7 @@ use tidemill_sql::SqlError;
 use tidemill_sql::planner::UNQUALIFIED;
 use tidemill_stream::stream::read_of_stream;
 
-use crate::catalog::{Catalog, PlainView, Relation};
+use crate::catalog::{Catalog, ForeignTable, PlainView, Relation};
 use crate::query::Planner;
 use crate::system::{self, INFORMATION_SCHEMA, PG_CATALOG, PIPELINEDB, SystemTable};
 
@@ -121,6 +121,7 @@ impl Lookup {
             Some(Relation::View(view)) => Arc::clone(&view.table) as Arc<dyn TableProvider>,
             Some(Relation::Table(table)) => Arc::clone(&table.table) as Arc<dyn TableProvider>,
             Some(Relation::PlainView(view)) => self.plain_view(&view).await?,
+            Some(Relation::Foreign(table)) => self.foreign_table(&table)?,
             Some(Relation::Stream(stream)) if self.relations.streams == Streams::Planned => {
                 Arc::clone(&stream.table) as Arc<dyn TableProvider>
             }
@@ -128,6 +129,13 @@ impl Lookup {
                 return Err(DataFusionError::External(Box::new(read_of_stream(name))));
             }
         }))
+    }
+
+    fn foreign_table(&self, table: &ForeignTable) -> Result<Arc<dyn TableProvider>> {
+        let server = self.relations.catalog.server_of(table);
+        let connector = server.and_then(|server| server.connector());
+        let connector = connector.map_err(|error| DataFusionError::External(Box::new(error)))?;
+        Ok(Arc::new(tidemill_federation::ForeignTable::new(Arc::clone(&table.definition), connector)))
     }
 
     /// The plan of the view's query, which the planner puts in the place of the name.

@@ -50,6 +50,7 @@ use crate::error::{Result, SqlError};
 use crate::planner::vars::SessionVars;
 use crate::types::{Scalar, Type};
 
+pub use compare::keyed_value;
 pub(crate) use compare::{Key, key as sort_key};
 pub(crate) use interval::divide as divide_interval;
 pub(crate) use json::{canonical as canonical_json, quote as quote_json};

@@ -7,6 +7,7 @@ mod comment;
 mod copy;
 mod cursor;
 mod explain;
+pub mod foreign;
 mod position;
 mod session;
 mod stream;
@@ -141,10 +142,11 @@ impl<'a> StatementParser<'a> {
             Keyword::CREATE | Keyword::ALTER | Keyword::DROP if self.names_a_role() => self.session(),
             Keyword::EXPLAIN => self.explain(),
             Keyword::CREATE | Keyword::ALTER | Keyword::DROP | Keyword::TRUNCATE => {
-                match self.stream_statement()? {
-                    Some(statement) => Ok(statement),
-                    None => self.other(),
-                }
+                let ours = match self.foreign_statement()? {
+                    Some(statement) => Some(statement),
+                    None => self.stream_statement()?,
+                };
+                ours.map_or_else(|| self.other(), Ok)
             }
             Keyword::COPY => self.copy(),
             Keyword::DECLARE | Keyword::FETCH | Keyword::CLOSE => self.cursor(),
@@ -152,6 +154,10 @@ impl<'a> StatementParser<'a> {
                 "ACTIVATE" | "DEACTIVATE" | "FLUSH" => self.activation(),
                 "MOVE" => self.cursor(),
                 "COMMENT" => self.comment(),
+                "IMPORT" => match self.foreign_statement()? {
+                    Some(statement) => Ok(statement),
+                    None => self.other(),
+                },
                 "SET" | "RESET" | "SHOW" | "DISCARD" | "BEGIN" | "START" | "COMMIT" | "END" | "ROLLBACK"
                 | "ABORT" | "SAVEPOINT" | "RELEASE" | "PREPARE" | "EXECUTE" | "DEALLOCATE" | "LISTEN"
                 | "NOTIFY" | "LOCK" | "UNLISTEN" | "VACUUM" | "ANALYZE" | "ANALYSE" | "CHECKPOINT" => {
@@ -162,9 +168,12 @@ impl<'a> StatementParser<'a> {
         }
     }
 
-    /// Whether the word after the first is that of a role.
+    /// Whether the word after the first is that of a role, and not of a user mapping.
     fn names_a_role(&self) -> bool {
-        matches!(&self.parser.peek_nth_token(1).token, Token::Word(w)
+        let is_mapping = matches!(&self.parser.peek_nth_token(2).token, Token::Word(w)
+            if w.value.eq_ignore_ascii_case("MAPPING"));
+        !is_mapping
+            && matches!(&self.parser.peek_nth_token(1).token, Token::Word(w)
             if ["ROLE", "USER", "GROUP"].iter().any(|word| w.value.eq_ignore_ascii_case(word)))
     }
 

@@ -138,6 +138,11 @@ impl Session {
                 Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
                     .with_hint("Try the COPY (SELECT ...) TO variant."))
             }
+            Some(Relation::Foreign(table)) => {
+                let message = format!("cannot copy from foreign table \"{}\"", table.object.name);
+                Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
+                    .with_hint("Try the COPY (SELECT ...) TO variant."))
+            }
             _ => Ok(()),
         }
     }

@@ -1,0 +1,15 @@
+//! Foreign servers: connectors, pushdown, execution.
+
+pub mod connector;
+pub mod deparse;
+pub mod option;
+pub mod postgres;
+pub mod scan;
+pub mod server;
+pub mod table;
+pub mod wrapper;
+
+pub use option::{Options, Place};
+pub use server::Server;
+pub use table::{ForeignColumn, ForeignTable, TableDefinition};
+pub use wrapper::Wrapper;

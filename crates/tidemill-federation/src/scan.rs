@@ -1,0 +1,168 @@
+//! The plan node that reads a foreign table.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet,
+};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use futures::StreamExt;
+use tidemill_sql::name::quote_ident;
+
+use crate::connector::{Connector, RemoteColumn, RemoteQuery};
+use crate::table::TableDefinition;
+
+/// What is read of one foreign table.
+#[derive(Debug, Clone)]
+pub struct RemoteSelect {
+    pub table: Arc<TableDefinition>,
+    /// Places of the table's columns.
+    pub columns: Vec<usize>,
+    /// In the words of the other side; all have to hold.
+    pub conditions: Vec<String>,
+    pub limit: Option<usize>,
+}
+
+impl RemoteSelect {
+    fn query(&self) -> RemoteQuery {
+        let columns: Vec<_> = self.columns.iter().map(|i| &self.table.columns[*i]).collect();
+        let names: Vec<_> = columns.iter().map(|column| quote_always(&column.remote)).collect();
+        let relation = match self.table.remote_schema.as_str() {
+            "" => quote_always(&self.table.remote_table),
+            schema => format!("{}.{}", quote_always(schema), quote_always(&self.table.remote_table)),
+        };
+        let mut sql = format!("SELECT {} FROM {relation}", names.join(", "));
+        if !self.conditions.is_empty() {
+            sql += &format!(" WHERE {}", self.conditions.join(" AND "));
+        }
+        if let Some(rows) = self.limit {
+            sql += &format!(" LIMIT {rows}");
+        }
+        let columns = columns.into_iter().map(|column| RemoteColumn {
+            name: column.name.clone(),
+            ty: column.ty,
+            remote: column.remote.clone(),
+        });
+        RemoteQuery { sql, columns: columns.collect(), table: self.table.name.clone(), relation }
+    }
+}
+
+/// A name as the other side reads it, whatever words it keeps for itself.
+pub fn quote_always(name: &str) -> String {
+    match quote_ident(name) {
+        plain if plain == name => format!("\"{name}\""),
+        quoted => quoted,
+    }
+}
+
+/// Reads the rows of a query that a foreign server runs.
+pub struct ForeignScanExec {
+    query: Arc<RemoteQuery>,
+    connector: Arc<dyn Connector>,
+    batch_rows: usize,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl fmt::Debug for ForeignScanExec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ForeignScanExec").field("query", &self.query).finish_non_exhaustive()
+    }
+}
+
+impl ForeignScanExec {
+    pub fn new(
+        select: RemoteSelect,
+        connector: Arc<dyn Connector>,
+        schema: SchemaRef,
+        batch_rows: usize,
+    ) -> Self {
+        let properties = Arc::new(PlanProperties::new(
+            EquivalenceProperties::new(schema),
+            Partitioning::UnknownPartitioning(1),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        ));
+        let (query, metrics) = (Arc::new(select.query()), ExecutionPlanMetricsSet::new());
+        Self { query, connector, batch_rows, properties, metrics }
+    }
+
+    /// The foreign table.
+    pub fn table(&self) -> &str {
+        &self.query.table
+    }
+
+    /// What the server is asked.
+    pub fn remote_sql(&self) -> &str {
+        &self.query.sql
+    }
+}
+
+impl DisplayAs for ForeignScanExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ForeignScanExec: table={}, remote_sql=[{}]", self.query.table, self.query.sql)
+    }
+}
+
+impl ExecutionPlan for ForeignScanExec {
+    fn name(&self) -> &str {
+        "ForeignScanExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![]
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let baseline = BaselineMetrics::new(&self.metrics, partition);
+        let bytes = MetricBuilder::new(&self.metrics).counter("remote_bytes", partition);
+        let schema = self.schema();
+        let rows = Arc::clone(&self.connector).rows(
+            Arc::clone(&self.query),
+            Arc::clone(&schema),
+            self.batch_rows,
+            Box::new(move |count| bytes.add(count)),
+        );
+        let counted = rows.inspect(move |batch| {
+            if let Ok(batch) = batch {
+                baseline.record_output(batch.num_rows());
+            }
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, counted)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+}

@@ -1,0 +1,1 @@
+//! Foreign servers against real ones.
