@@ -2,6 +2,7 @@
 
 pub mod connector;
 pub mod deparse;
+pub mod multi_tenant;
 pub mod option;
 pub mod postgres;
 pub mod scan;
@@ -9,6 +10,7 @@ pub mod server;
 pub mod table;
 pub mod wrapper;
 
+pub use multi_tenant::MultiTenantTable;
 pub use option::{Options, Place};
 pub use server::Server;
 pub use table::{ForeignColumn, ForeignTable, TableDefinition};

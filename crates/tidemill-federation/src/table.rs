@@ -6,13 +6,14 @@ use std::sync::Arc;
 use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::ToDFSchema;
+use datafusion::common::{ScalarValue, ToDFSchema};
 use datafusion::error::Result;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use tidemill_sql::types::Type;
@@ -101,6 +102,10 @@ impl TableProvider for ForeignTable {
         let (mut conditions, mut rest) = (Vec::new(), Vec::new());
         for filter in filters {
             match deparser.condition(filter) {
+                _ if is_never(filter) => {
+                    return Ok(Arc::new(EmptyExec::new(Arc::new(self.schema.project(wanted)?))));
+                }
+                _ if is_always(filter) => {}
                 Some(condition) => conditions.push(condition),
                 // The optimizer may have written it anew since it was found to mean the same there.
                 None => rest.push(filter.clone()),
@@ -131,4 +136,13 @@ impl TableProvider for ForeignTable {
         });
         Ok(Arc::new(ProjectionExec::try_new(shown.collect::<Vec<_>>(), filtered)?))
     }
+}
+
+/// A condition that no row fulfils: what a condition on the node of a multi-tenant table is to its other children.
+fn is_never(filter: &Expr) -> bool {
+    matches!(filter, Expr::Literal(ScalarValue::Boolean(Some(false) | None), _))
+}
+
+fn is_always(filter: &Expr) -> bool {
+    matches!(filter, Expr::Literal(ScalarValue::Boolean(Some(true)), _))
 }

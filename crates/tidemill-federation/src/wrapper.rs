@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tidemill_sql::{Result, SqlError, SqlState};
 
 use crate::connector::Connector;
+use crate::multi_tenant;
 use crate::option::{OptionSpec, Options, Place, validate};
 use crate::postgres;
 
@@ -20,12 +21,20 @@ pub struct Wrapper {
 }
 
 /// All wrappers. Each is built in; `CREATE EXTENSION` of its name says so.
-pub static WRAPPERS: [Wrapper; 1] = [Wrapper {
-    name: "postgres_fdw",
-    options: postgres::OPTIONS,
-    needs_mapping: true,
-    connect: postgres::connector,
-}];
+pub static WRAPPERS: [Wrapper; 2] = [
+    Wrapper {
+        name: "postgres_fdw",
+        options: postgres::OPTIONS,
+        needs_mapping: true,
+        connect: postgres::connector,
+    },
+    Wrapper {
+        name: multi_tenant::WRAPPER,
+        options: multi_tenant::OPTIONS,
+        needs_mapping: false,
+        connect: multi_tenant::no_connector,
+    },
+];
 
 impl Wrapper {
     pub fn find(name: &str) -> Option<&'static Wrapper> {

@@ -26,7 +26,8 @@ use tidemill_stream::stream::{StreamDefinition, StreamId, StreamTable};
 use tidemill_stream::view::{View, ViewId, ViewTable};
 
 pub use foreign::{
-    ForeignServer, ForeignTable, ForeignTableColumn, ForeignTableObject, ServerObject, UserMappingObject,
+    ChildObject, ForeignServer, ForeignTable, ForeignTableColumn, ForeignTableObject,
+    MULTI_TENANT_SERVER_OID, ServerObject, UserMappingObject,
 };
 pub use object::{PlainViewObject, StreamObject, TableColumn, TableObject, ViewObject, ViewOptions};
 pub use store::Loaded;
@@ -206,6 +207,7 @@ impl Catalog {
             version: AtomicU64::new(1),
             change: tokio::sync::Mutex::new(()),
         };
+        catalog.install_server(ForeignServer::of_multi_tenant_tables()?);
         Ok((catalog, loaded))
     }
 
@@ -338,6 +340,11 @@ impl Catalog {
         })
     }
 
+    /// The server of this number.
+    pub fn server_numbered(&self, oid: u32) -> Option<Arc<ForeignServer>> {
+        self.servers.read().get(&oid).cloned()
+    }
+
     /// The server of a foreign table.
     pub fn server_of(&self, table: &ForeignTable) -> Result<Arc<ForeignServer>> {
         let found = self.servers.read().get(&table.object.server).cloned();
@@ -346,12 +353,12 @@ impl Catalog {
         })
     }
 
-    /// The tables of a foreign server.
+    /// The tables that are, or have children, of a foreign server.
     pub fn foreign_tables(&self, server: u32) -> Vec<Arc<ForeignTable>> {
         self.relations()
             .into_iter()
             .filter_map(|r| if let Relation::Foreign(t) = r { Some(t) } else { None })
-            .filter(|table| table.object.server == server)
+            .filter(|table| table.object.uses(server))
             .collect()
     }
 

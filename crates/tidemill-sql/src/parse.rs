@@ -8,6 +8,7 @@ mod copy;
 mod cursor;
 mod explain;
 pub mod foreign;
+mod node;
 mod position;
 mod session;
 mod stream;
@@ -59,7 +60,7 @@ pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
         };
         let part = &part[first..=last];
         let start = positions.char_at(part[0].span.start);
-        let part = token::scanned(part, &positions)?;
+        let part = node::without_node_filters(token::scanned(part, &positions)?, &positions)?;
         let parsed = StatementParser::new(&positions, &part).parse().map_err(|e| e.moved_by(start))?;
         statements.push(Parsed { offset: start, ..parsed });
     }

@@ -7,8 +7,8 @@ use sqlparser::ast;
 use crate::types::Type;
 
 pub use foreign::{
-    CreateForeignTable, CreateServer, ForeignColumn, ForeignOption, ForeignStatement, ForeignTableAction,
-    ImportSchema, ImportSelection, MappedUser, OptionChange,
+    Child, CreateForeignTable, CreateMultiTenant, CreateServer, ForeignColumn, ForeignOption,
+    ForeignStatement, ForeignTableAction, ImportSchema, ImportSelection, MappedUser, OptionChange,
 };
 
 /// One statement of a string of them.

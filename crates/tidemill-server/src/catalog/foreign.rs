@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tidemill_federation::connector::Connector;
+use tidemill_federation::multi_tenant::{self, URL};
 use tidemill_federation::{self as federation, ForeignColumn, Options, TableDefinition, Wrapper};
 use tidemill_sql::Result;
 
@@ -37,6 +38,18 @@ pub struct ForeignTableObject {
     pub server: u32,
     pub columns: Vec<ForeignTableColumn>,
     pub options: Options,
+    /// Of a multi-tenant table that names them; others are found by their names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<ChildObject>,
+}
+
+/// A table of a server.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ChildObject {
+    /// The number of the server.
+    pub server: u32,
+    pub schema: String,
+    pub table: String,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -96,17 +109,57 @@ impl ForeignServer {
 
 impl ForeignTable {
     pub fn new(oid: u32, object: ForeignTableObject) -> Self {
-        let columns = object.columns.iter().map(|ForeignTableColumn { column, options }| ForeignColumn {
-            name: column.name.clone(),
-            ty: column.ty,
-            remote: options.get("column_name").unwrap_or(&column.name).to_string(),
-        });
         let definition = Arc::new(TableDefinition {
             name: object.name.clone(),
-            columns: columns.collect(),
+            columns: object.remote_columns().collect(),
             remote_schema: object.options.get("schema_name").unwrap_or("public").to_string(),
             remote_table: object.options.get("table_name").unwrap_or(&object.name).to_string(),
         });
         Self { oid, object, definition }
+    }
+}
+
+impl ForeignTableObject {
+    fn remote_columns(&self) -> impl Iterator<Item = ForeignColumn> {
+        self.columns.iter().map(|ForeignTableColumn { column, options }| ForeignColumn {
+            name: column.name.clone(),
+            ty: column.ty,
+            remote: options.get("column_name").unwrap_or(&column.name).to_string(),
+        })
+    }
+
+    /// Whether it is one of several servers' tables.
+    pub fn uses(&self, server: u32) -> bool {
+        self.server == server || self.children.iter().any(|child| child.server == server)
+    }
+
+    /// A child that a multi-tenant table names.
+    pub fn child(&self, server: &str, child: &ChildObject) -> TableDefinition {
+        TableDefinition {
+            name: format!("{server}.{}", child.table),
+            columns: self.remote_columns().filter(|column| column.name != URL).collect(),
+            remote_schema: child.schema.clone(),
+            remote_table: child.table.clone(),
+        }
+    }
+}
+
+/// The server of multi-tenant tables that name their children.
+pub const MULTI_TENANT_SERVER_OID: u32 = 14_992;
+
+impl ForeignServer {
+    pub fn of_multi_tenant_tables() -> Result<Self> {
+        let object = ServerObject {
+            name: "tidemill".into(),
+            kind: None,
+            version: None,
+            wrapper: multi_tenant::WRAPPER.into(),
+            options: Options::default(),
+        };
+        Self::new(MULTI_TENANT_SERVER_OID, object, vec![])
+    }
+
+    pub fn has_multi_tenant_tables(&self) -> bool {
+        self.wrapper.name == multi_tenant::WRAPPER
     }
 }

@@ -11,7 +11,9 @@ use tidemill_sql::statement::{
 use tidemill_sql::{Result, SqlError, SqlState};
 
 use super::{dependency, foreign_table};
-use crate::catalog::{Catalog, Change, ForeignServer, Relation, ServerObject, UserMappingObject};
+use crate::catalog::{
+    Catalog, Change, FIRST_USER_OID, ForeignServer, Relation, ServerObject, UserMappingObject,
+};
 use crate::pg::wire_error::Notice;
 use crate::query::Planner;
 use crate::server::Server;
@@ -68,6 +70,7 @@ pub async fn carry_out(
             drop_mapping(catalog, if_exists, &user, &server)
         }
         ForeignStatement::CreateTable(create) => foreign_table::create(catalog, create),
+        ForeignStatement::CreateMultiTenant(create) => foreign_table::create_multi_tenant(catalog, create),
         ForeignStatement::AlterTable { if_exists, name, actions } => {
             foreign_table::alter(planner, &name, if_exists, actions).await
         }
@@ -143,10 +146,16 @@ fn rename_server(catalog: &Catalog, name: &str, to: String) -> Result<Vec<Notice
 
 /// A server that users have made.
 pub fn own_server(catalog: &Catalog, name: &str) -> Result<Arc<ForeignServer>> {
-    if name == STREAM_SERVER {
+    let (is_built_in, detail) = match catalog.server(name) {
+        _ if name == STREAM_SERVER => (true, "It is the server of all streams."),
+        Ok(server) => {
+            (server.oid < FIRST_USER_OID, "It is the server of multi-tenant tables that name their children.")
+        }
+        Err(error) => return Err(error),
+    };
+    if is_built_in {
         let message = format!("server \"{name}\" cannot be changed");
-        return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
-            .with_detail("It is the server of all streams."));
+        return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).with_detail(detail));
     }
     catalog.server(name)
 }
@@ -168,7 +177,7 @@ fn drop_servers(catalog: &Catalog, if_exists: bool, names: &[String], cascade: b
     let tables: Vec<_> = tables.map(Relation::Foreign).collect();
     // A view over a foreign table goes with it.
     let (gone, _) = dependency::with_dependents(catalog, tables, true)?;
-    notices.extend(cascaded(catalog, &servers, &gone, cascade)?);
+    notices.extend(cascaded(&servers, &gone, cascade)?);
     let mappings = servers.iter().flat_map(|server| &server.mappings).map(|(oid, _)| *oid);
     let gone_oids =
         servers.iter().map(|server| server.oid).chain(mappings).chain(gone.iter().map(Relation::oid));
@@ -179,18 +188,15 @@ fn drop_servers(catalog: &Catalog, if_exists: bool, names: &[String], cascade: b
 }
 
 /// What goes with servers: a notice with CASCADE, an error without.
-fn cascaded(
-    catalog: &Catalog,
-    servers: &[Arc<ForeignServer>],
-    gone: &[Relation],
-    cascade: bool,
-) -> Result<Option<Notice>> {
+fn cascaded(servers: &[Arc<ForeignServer>], gone: &[Relation], cascade: bool) -> Result<Option<Notice>> {
     let (mut further, mut lines) = (Vec::new(), Vec::new());
     for relation in gone {
         let shown = format!("{} {}", relation.kind(), quote_ident(relation.name()));
         if let Relation::Foreign(table) = relation {
-            let server = quote_ident(&catalog.server_of(table)?.object.name);
-            lines.push(format!("{shown} depends on server {server}"));
+            let used = servers.iter().filter(|server| table.object.uses(server.oid));
+            lines.extend(
+                used.map(|server| format!("{shown} depends on server {}", quote_ident(&server.object.name))),
+            );
         }
         further.push(shown);
     }

@@ -3,21 +3,28 @@
 use std::sync::Arc;
 
 use tidemill_federation::connector::{ImportedColumn, ImportedTable};
+use tidemill_federation::multi_tenant::{CHILDREN_MAX, URL};
 use tidemill_federation::option::parse_bool;
 use tidemill_federation::{Options, Place, Wrapper};
 use tidemill_sql::statement::{
-    CreateForeignTable, ForeignColumn, ForeignTableAction, ImportSchema, Name, Statement,
+    Child, Column, CreateForeignTable, CreateMultiTenant, ForeignColumn, ForeignTableAction, ImportSchema,
+    Name, Statement,
 };
+use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError, SqlState, parse};
 
 use super::foreign::{checked, own_server};
 use super::{COLUMNS_MAX, alter_stream_locked, exists, missing, plain_view, public, rename, skipped};
 use crate::catalog::{
-    Catalog, Change, ForeignTable, ForeignTableColumn, ForeignTableObject, Relation, TableColumn,
+    Catalog, Change, ChildObject, ForeignTable, ForeignTableColumn, ForeignTableObject,
+    MULTI_TENANT_SERVER_OID, Relation, TableColumn,
 };
 use crate::pg::wire_error::Notice;
 use crate::query::Planner;
 use crate::tables::{SCHEMA, SCHEMAS};
+
+/// Whose options the columns of children have that a multi-tenant table names.
+const CHILD_WRAPPER: &str = "postgres_fdw";
 
 pub fn create(catalog: &Catalog, create: CreateForeignTable) -> Result<Vec<Notice>> {
     let name = public(&create.name)?;
@@ -27,10 +34,56 @@ pub fn create(catalog: &Catalog, create: CreateForeignTable) -> Result<Vec<Notic
     let server = own_server(catalog, &create.server)?;
     let options = Options::new(&create.options)?;
     let mut notices = checked(server.wrapper, Place::Table, &options)?;
-    let mut object =
-        ForeignTableObject { name: name.to_string(), server: server.oid, columns: vec![], options };
+    let mut object = ForeignTableObject {
+        name: name.to_string(),
+        server: server.oid,
+        columns: vec![],
+        options,
+        children: vec![],
+    };
     for column in create.columns {
         notices.extend(add_column(server.wrapper, &mut object, column)?);
+    }
+    put(catalog, &ForeignTable::new(catalog.allocate_oid(), object))?;
+    Ok(notices)
+}
+
+/// The table gets the column that tells the node of a row, unless it is declared.
+pub fn create_multi_tenant(catalog: &Catalog, create: CreateMultiTenant) -> Result<Vec<Notice>> {
+    let name = public(&create.name)?;
+    if catalog.get(name).is_some() {
+        return if create.if_not_exists { Ok(vec![skipped(name)]) } else { Err(exists(name)) };
+    }
+    if create.children.len() > CHILDREN_MAX {
+        let message = format!("multi-tenant tables can have at most {CHILDREN_MAX} children");
+        return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
+    }
+    let mut children = Vec::with_capacity(create.children.len());
+    for Child { server, schema, table, position } in create.children {
+        let found = own_server(catalog, &server).map_err(|error| error.with_position(position))?;
+        if found.has_multi_tenant_tables() {
+            let error =
+                SqlError::unsupported(format!("the tables of server \"{server}\" have children themselves"));
+            return Err(error.with_position(position).with_hint("Name their children."));
+        }
+        let schema = schema.unwrap_or_else(|| SCHEMA.to_string());
+        children.push(ChildObject { server: found.oid, schema, table });
+    }
+    let mut object = ForeignTableObject {
+        name: name.to_string(),
+        server: MULTI_TENANT_SERVER_OID,
+        columns: vec![],
+        options: Options::default(),
+        children,
+    };
+    let wrapper = Wrapper::get(CHILD_WRAPPER)?;
+    let mut notices = Vec::new();
+    for column in create.columns {
+        notices.extend(add_column(wrapper, &mut object, column)?);
+    }
+    if !object.columns.iter().any(|known| known.column.name == URL) {
+        let column = Column { name: URL.to_string(), ty: Type::new(Scalar::Text), position: 0 };
+        add_column(wrapper, &mut object, ForeignColumn { column, not_null: false, options: vec![] })?;
     }
     put(catalog, &ForeignTable::new(catalog.allocate_oid(), object))?;
     Ok(notices)
@@ -228,7 +281,7 @@ pub fn import(catalog: &Catalog, import: &ImportSchema, tables: Vec<ImportedTabl
         });
         let columns = columns.collect();
         let options = Options::of([("schema_name", &import.remote), ("table_name", &name)]);
-        let object = ForeignTableObject { name, server: server.oid, columns, options };
+        let object = ForeignTableObject { name, server: server.oid, columns, options, children: vec![] };
         new.push((catalog.allocate_oid(), object));
     }
     let changes: Vec<_> = new.iter().map(|(oid, object)| Change::PutForeignTable(*oid, object)).collect();

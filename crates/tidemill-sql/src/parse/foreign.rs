@@ -6,9 +6,9 @@ use super::StatementParser;
 use crate::data_type::type_of;
 use crate::error::{Result, SqlError};
 use crate::statement::{
-    AlterAction, Column, CreateForeignTable, CreateServer, CreateStream, ForeignColumn, ForeignOption,
-    ForeignStatement, ForeignTableAction, ImportSchema, ImportSelection, MappedUser, Name, OptionChange,
-    Statement,
+    AlterAction, Child, Column, CreateForeignTable, CreateMultiTenant, CreateServer, CreateStream,
+    ForeignColumn, ForeignOption, ForeignStatement, ForeignTableAction, ImportSchema, ImportSelection,
+    MappedUser, Name, OptionChange, Statement,
 };
 
 /// Foreign tables of this server are streams, as in PipelineDB 1.x.
@@ -29,6 +29,8 @@ impl StatementParser<'_> {
             self.alter_user_mapping()
         } else if self.words(&["DROP", "USER", "MAPPING"]) {
             self.drop_user_mapping()
+        } else if self.words(&["CREATE", "MULTI", "TENANT", "TABLE"]) {
+            self.create_multi_tenant()
         } else if self.words(&["IMPORT", "FOREIGN", "SCHEMA"]) {
             self.import_schema()
         } else {
@@ -191,6 +193,36 @@ impl StatementParser<'_> {
         }
         let create = CreateForeignTable { if_not_exists, name, columns, server, options };
         Ok(Statement::Foreign(ForeignStatement::CreateTable(create)))
+    }
+
+    fn create_multi_tenant(&mut self) -> Result<ForeignStatement> {
+        let if_not_exists = self.words(&["IF", "NOT", "EXISTS"]);
+        let name = self.name()?;
+        self.expect(&Token::LParen)?;
+        let mut columns = vec![self.foreign_column()?];
+        while self.token(&Token::Comma) {
+            columns.push(self.foreign_column()?);
+        }
+        self.expect(&Token::RParen)?;
+        self.expect_word("CHILDREN")?;
+        self.expect(&Token::LParen)?;
+        let mut children = vec![self.child()?];
+        while self.token(&Token::Comma) {
+            children.push(self.child()?);
+        }
+        self.expect(&Token::RParen)?;
+        Ok(ForeignStatement::CreateMultiTenant(CreateMultiTenant { if_not_exists, name, columns, children }))
+    }
+
+    fn child(&mut self) -> Result<Child> {
+        let position = self.next_position();
+        let server = self.identifier()?;
+        self.expect(&Token::Period)?;
+        let table = self.identifier()?;
+        Ok(match self.token(&Token::Period) {
+            true => Child { server, schema: Some(table), table: self.identifier()?, position },
+            false => Child { server, schema: None, table, position },
+        })
     }
 
     /// `name type [OPTIONS (…)] [NOT NULL | NULL]`

@@ -312,3 +312,28 @@ fn foreign_servers_have_statements_of_their_own() {
     assert_eq!(error("CREATE USER MAPPING FOR u SERVER s OPTIONS (a"), (end, Some(46)));
     assert_eq!(error("DROP SERVER s.t"), ("syntax error at or near \".\"".into(), Some(14)));
 }
+
+#[test]
+fn node_filters_become_a_part_of_the_name() {
+    let parsed = |sql: &str| match one(sql) {
+        Statement::Sql(statement) => statement.to_string().replace('\u{1}', "|"),
+        other => panic!("{sql}: {other:?}"),
+    };
+    for (sql, wanted) in [
+        (
+            "SELECT 1 FROM T IN ('/a/','/b/') WHERE x IN ('c')",
+            "SELECT 1 FROM \"t|/a/|/b/\" AS \"t\" WHERE x IN ('c')",
+        ),
+        ("SELECT 1 FROM s.\"T\" IN ('/a/') AS u", "SELECT 1 FROM s.\"T|/a/\" AS u"),
+        (
+            "SELECT 1 FROM t IN ('/a/') u JOIN v IN ('/b/') ON true",
+            "SELECT 1 FROM \"t|/a/\" u JOIN \"v|/b/\" AS \"v\" ON true",
+        ),
+        ("SELECT a IS DISTINCT FROM b IN ('x')", "SELECT a IS DISTINCT FROM b IN ('x')"),
+        ("SELECT 1 FROM (SELECT 1 FROM t IN ('/a/'))", "SELECT 1 FROM (SELECT 1 FROM \"t|/a/\" AS \"t\")"),
+    ] {
+        assert_eq!(parsed(sql), wanted, "{sql}");
+    }
+    let unsupported = "nodes can be chosen in queries only so far".to_string();
+    assert_eq!(error("DELETE FROM t IN ('/a/')"), (unsupported, Some(15)));
+}

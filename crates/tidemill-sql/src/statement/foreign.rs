@@ -40,6 +40,7 @@ pub enum ForeignStatement {
         server: String,
     },
     CreateTable(CreateForeignTable),
+    CreateMultiTenant(CreateMultiTenant),
     AlterTable {
         if_exists: bool,
         name: Name,
@@ -59,6 +60,7 @@ impl ForeignStatement {
             Self::AlterUserMapping { .. } => "ALTER USER MAPPING",
             Self::DropUserMapping { .. } => "DROP USER MAPPING",
             Self::CreateTable(_) => "CREATE FOREIGN TABLE",
+            Self::CreateMultiTenant(_) => "CREATE MULTI TENANT TABLE",
             Self::AlterTable { .. } => "ALTER FOREIGN TABLE",
             Self::ImportSchema(_) => "IMPORT FOREIGN SCHEMA",
         }
@@ -114,6 +116,24 @@ pub struct CreateForeignTable {
     pub columns: Vec<ForeignColumn>,
     pub server: String,
     pub options: Vec<ForeignOption>,
+}
+
+/// `CREATE MULTI TENANT TABLE name (…) CHILDREN (server.table, …)`.
+#[derive(Debug, Clone)]
+pub struct CreateMultiTenant {
+    pub if_not_exists: bool,
+    pub name: Name,
+    pub columns: Vec<ForeignColumn>,
+    pub children: Vec<Child>,
+}
+
+/// A table of a server, as `server.table` or `server.schema.table`.
+#[derive(Debug, Clone)]
+pub struct Child {
+    pub server: String,
+    pub schema: Option<String>,
+    pub table: String,
+    pub position: usize,
 }
 
 #[derive(Debug, Clone)]
