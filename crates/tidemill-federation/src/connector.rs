@@ -19,6 +19,8 @@ pub struct Capabilities {
     pub byte_order: &'static str,
     pub limit: bool,
     pub order: bool,
+    /// `count`, `sum`, `avg`, `min` and `max`, with PostgreSQL's types.
+    pub aggregates: bool,
 }
 
 /// A query for the other side.

@@ -111,12 +111,12 @@ fn arrow_field(value: &ScalarValue) -> arrow::datatypes::Field {
     arrow::datatypes::Field::new("literal", value.data_type(), true)
 }
 
-fn is_text(ty: Type) -> bool {
+pub fn is_text(ty: Type) -> bool {
     matches!(ty.scalar, Scalar::Text | Scalar::Varchar | Scalar::Name) && !ty.array
 }
 
 /// A constant with its type: `'1'::integer`.
-fn literal(value: &ScalarValue, ty: Type) -> Option<String> {
+pub fn literal(value: &ScalarValue, ty: Type) -> Option<String> {
     let array = value.to_array().ok()?;
     let shown = ty.with_typmod(-1).display();
     if array.is_null(0) {

@@ -5,6 +5,7 @@ pub mod deparse;
 pub mod multi_tenant;
 pub mod option;
 pub mod postgres;
+pub mod pushdown;
 pub mod scan;
 pub mod server;
 pub mod table;

@@ -96,7 +96,7 @@ pub const OPTIONS: &[OptionSpec] = &[
 ];
 
 static CAPABILITIES: Capabilities =
-    Capabilities { comparable, byte_order: " COLLATE \"C\"", limit: true, order: true };
+    Capabilities { comparable, byte_order: " COLLATE \"C\"", limit: true, order: true, aggregates: true };
 
 /// The types whose comparisons are the same there and here.
 fn comparable(ty: Type) -> bool {

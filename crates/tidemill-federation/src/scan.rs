@@ -16,9 +16,11 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::StreamExt;
 use tidemill_sql::name::quote_ident;
+use tidemill_sql::types::{Scalar, Type};
 
-use crate::connector::{Connector, RemoteColumn, RemoteQuery};
-use crate::table::TableDefinition;
+use crate::connector::{Capabilities, Connector, RemoteColumn, RemoteQuery};
+use crate::deparse::is_text;
+use crate::table::{ForeignColumn, TableDefinition};
 
 /// What is read of one foreign table.
 #[derive(Debug, Clone)]
@@ -28,13 +30,25 @@ pub struct RemoteSelect {
     pub columns: Vec<usize>,
     /// In the words of the other side; all have to hold.
     pub conditions: Vec<String>,
+    /// What aggregates are selected instead of the columns.
+    pub aggregate: Option<RemoteAggregate>,
+    pub order: Vec<String>,
     pub limit: Option<usize>,
+}
+
+/// Groups and what is selected of them, the keys first.
+#[derive(Debug, Clone)]
+pub struct RemoteAggregate {
+    pub keys: usize,
+    pub items: Vec<(String, RemoteColumn)>,
 }
 
 impl RemoteSelect {
     fn query(&self) -> RemoteQuery {
-        let columns: Vec<_> = self.columns.iter().map(|i| &self.table.columns[*i]).collect();
-        let names: Vec<_> = columns.iter().map(|column| quote_always(&column.remote)).collect();
+        let (names, columns): (Vec<_>, Vec<_>) = match &self.aggregate {
+            Some(aggregate) => aggregate.items.iter().cloned().unzip(),
+            None => self.columns.iter().map(|place| self.plain(*place)).unzip(),
+        };
         let relation = match self.table.remote_schema.as_str() {
             "" => quote_always(&self.table.remote_table),
             schema => format!("{}.{}", quote_always(schema), quote_always(&self.table.remote_table)),
@@ -43,15 +57,42 @@ impl RemoteSelect {
         if !self.conditions.is_empty() {
             sql += &format!(" WHERE {}", self.conditions.join(" AND "));
         }
+        if let Some(RemoteAggregate { keys: 1.., .. }) = &self.aggregate {
+            let keys = self.aggregate.iter().flat_map(|aggregate| 1..=aggregate.keys);
+            sql += &format!(" GROUP BY {}", keys.map(|key| key.to_string()).collect::<Vec<_>>().join(", "));
+        }
+        if !self.order.is_empty() {
+            sql += &format!(" ORDER BY {}", self.order.join(", "));
+        }
         if let Some(rows) = self.limit {
             sql += &format!(" LIMIT {rows}");
         }
-        let columns = columns.into_iter().map(|column| RemoteColumn {
-            name: column.name.clone(),
-            ty: column.ty,
-            remote: column.remote.clone(),
-        });
-        RemoteQuery { sql, columns: columns.collect(), table: self.table.name.clone(), relation }
+        RemoteQuery { sql, columns, table: self.table.name.clone(), relation }
+    }
+
+    /// A column of the table as it is.
+    fn plain(&self, place: usize) -> (String, RemoteColumn) {
+        let ForeignColumn { name, ty, remote } = self.table.columns[place].clone();
+        (quote_always(&remote), RemoteColumn { name, ty, remote })
+    }
+
+    /// What the server calls a column of the scan, and its type.
+    pub fn column(&self, index: usize) -> Option<(String, Type)> {
+        let (sql, column) = self.plain(*self.columns.get(index)?);
+        Some((sql, column.ty))
+    }
+
+    /// A column as something to sort by; `None` if it is sorted in another way there.
+    pub fn ordered(&self, index: usize, capabilities: &Capabilities) -> Option<String> {
+        let (sql, ty) = self.column(index).filter(|(_, ty)| (capabilities.comparable)(*ty))?;
+        Some(if is_text(ty) { sql + capabilities.byte_order } else { sql })
+    }
+
+    /// A column as something to group by; `None` if other values are equal there. Floats have two zeros.
+    pub fn key(&self, index: usize, capabilities: &Capabilities) -> Option<(String, RemoteColumn)> {
+        let (sql, column) = self.plain(*self.columns.get(index)?);
+        let is_float = matches!(column.ty.scalar, Scalar::Float4 | Scalar::Float8);
+        ((capabilities.comparable)(column.ty) && !is_float).then_some((sql, column))
     }
 }
 
@@ -65,6 +106,7 @@ pub fn quote_always(name: &str) -> String {
 
 /// Reads the rows of a query that a foreign server runs.
 pub struct ForeignScanExec {
+    select: RemoteSelect,
     query: Arc<RemoteQuery>,
     connector: Arc<dyn Connector>,
     batch_rows: usize,
@@ -92,7 +134,20 @@ impl ForeignScanExec {
             Boundedness::Bounded,
         ));
         let (query, metrics) = (Arc::new(select.query()), ExecutionPlanMetricsSet::new());
-        Self { query, connector, batch_rows, properties, metrics }
+        Self { select, query, connector, batch_rows, properties, metrics }
+    }
+
+    /// The same server and table, asked for something else.
+    pub fn with_select(&self, select: RemoteSelect, schema: SchemaRef) -> Self {
+        Self::new(select, Arc::clone(&self.connector), schema, self.batch_rows)
+    }
+
+    pub fn select(&self) -> &RemoteSelect {
+        &self.select
+    }
+
+    pub fn capabilities(&self) -> &'static Capabilities {
+        self.connector.capabilities()
     }
 
     /// The foreign table.

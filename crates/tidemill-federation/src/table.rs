@@ -122,6 +122,8 @@ impl TableProvider for ForeignTable {
             table: Arc::clone(&self.definition),
             columns: columns.clone(),
             conditions,
+            aggregate: None,
+            order: vec![],
             limit: limit.filter(|_| self.connector.capabilities().limit && rest.is_empty()),
         };
         let schema = Arc::new(self.schema.project(&columns)?);

@@ -93,7 +93,11 @@ impl Server {
         let mock_secret = load_secret(disk.as_ref())?;
         let (catalog, loaded) = Catalog::open(&config.data_dir.join(CATALOG_FILE))?;
         let catalog = Arc::new(catalog);
-        let base = planner::session_state_builder().with_runtime_env(spilling(&config.data_dir)?).build();
+        let mut builder = planner::session_state_builder().with_runtime_env(spilling(&config.data_dir)?);
+        for rule in tidemill_federation::pushdown::rules() {
+            builder = builder.with_physical_optimizer_rule(rule);
+        }
+        let base = builder.build();
         let reading = tables::with_catalog(&base, Arc::clone(&catalog), tables::Streams::Refused);
         let defining = tables::with_catalog(&base, Arc::clone(&catalog), tables::Streams::Planned);
         for (oid, object) in loaded.streams {

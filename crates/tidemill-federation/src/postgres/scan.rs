@@ -82,7 +82,9 @@ impl Scan {
         connection: Connection,
     ) -> std::result::Result<(Running, CopyOutStream), (SqlError, bool)> {
         let failed = |error: tokio_postgres::Error| {
-            (failed(&self.pool.server, &self.query, &error), error.is_closed())
+            let failed = failed(&self.pool.server, &self.query, &error);
+            let is_lost = failed.state == SqlState::CONNECTION_FAILURE;
+            (failed, is_lost)
         };
         let running = Running { connection: Some(connection), pool: Arc::clone(&self.pool) };
         let Some(Connection { client, .. }) = &running.connection else {
@@ -94,7 +96,8 @@ impl Scan {
             join!(client.batch_execute(BEGIN), client.prepare(&self.query.sql), client.prepare(&copy));
         begun.map_err(failed)?;
         self.check_columns(&described.map_err(failed)?).map_err(|error| (error, false))?;
-        let copied = client.copy_out(&prepared.map_err(failed)?).await.map_err(failed)?;
+        // From here on it may have run for long: it is not tried again.
+        let copied = client.copy_out(&prepared.map_err(failed)?).await.map_err(|e| (failed(e).0, false))?;
         Ok((running, copied))
     }
 
