@@ -10,6 +10,8 @@ use tidemill_sql::Result;
 use tidemill_sql::statement::ImportSelection;
 use tidemill_sql::types::Type;
 
+use crate::snapshot::Shared;
+
 /// What can be left to the other side, because it means the same there.
 #[derive(Debug)]
 pub struct Capabilities {
@@ -63,13 +65,14 @@ pub struct ImportedColumn {
 pub trait Connector: Send + Sync + fmt::Debug {
     fn capabilities(&self) -> &'static Capabilities;
 
-    /// The rows of a query, as they come. Dropping the stream ends the query there as well. `counted` is told the bytes that
-    /// come.
+    /// The rows of a query, as they come. Dropping the stream ends the query there as well. `shared` is the snapshot to read, if
+    /// other scans of the statement read it too; `counted` is told the bytes that come.
     fn rows(
         self: Arc<Self>,
         query: Arc<RemoteQuery>,
         schema: SchemaRef,
         batch_rows: usize,
+        shared: Option<Arc<Shared>>,
         counted: Box<dyn Fn(usize) + Send + Sync>,
     ) -> SendableRecordBatchStream;
 

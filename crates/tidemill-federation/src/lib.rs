@@ -8,6 +8,7 @@ pub mod postgres;
 pub mod pushdown;
 pub mod scan;
 pub mod server;
+pub mod snapshot;
 pub mod table;
 pub mod wrapper;
 

@@ -18,6 +18,7 @@ use tokio_postgres::Config;
 
 use crate::connector::{Capabilities, Connector, ImportedTable, RemoteQuery};
 use crate::option::{Check, OptionSpec, Options, Place, Support, parse_bool};
+use crate::snapshot::Shared;
 use connect::Pool;
 
 /// How long a connection may take to be there, unless the server's options say.
@@ -200,9 +201,10 @@ impl Connector for Postgres {
         query: Arc<RemoteQuery>,
         schema: SchemaRef,
         batch_rows: usize,
+        shared: Option<Arc<Shared>>,
         counted: Box<dyn Fn(usize) + Send + Sync>,
     ) -> SendableRecordBatchStream {
-        scan::rows(Arc::clone(&self.pool), query, schema, batch_rows, counted)
+        scan::rows(Arc::clone(&self.pool), query, schema, batch_rows, shared, counted)
     }
 
     async fn tables(&self, schema: &str, selection: &ImportSelection) -> Result<Option<Vec<ImportedTable>>> {

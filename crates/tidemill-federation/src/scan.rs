@@ -20,6 +20,7 @@ use tidemill_sql::types::{Scalar, Type};
 
 use crate::connector::{Capabilities, Connector, RemoteColumn, RemoteQuery};
 use crate::deparse::is_text;
+use crate::snapshot::Snapshots;
 use crate::table::{ForeignColumn, TableDefinition};
 
 /// What is read of one foreign table.
@@ -142,6 +143,10 @@ impl ForeignScanExec {
         Self::new(select, Arc::clone(&self.connector), schema, self.batch_rows)
     }
 
+    pub fn connector(&self) -> &Arc<dyn Connector> {
+        &self.connector
+    }
+
     pub fn select(&self) -> &RemoteSelect {
         &self.select
     }
@@ -199,7 +204,7 @@ impl ExecutionPlan for ForeignScanExec {
         Ok(TreeNodeRecursion::Continue)
     }
 
-    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let baseline = BaselineMetrics::new(&self.metrics, partition);
         let bytes = MetricBuilder::new(&self.metrics).counter("remote_bytes", partition);
         let schema = self.schema();
@@ -207,6 +212,7 @@ impl ExecutionPlan for ForeignScanExec {
             Arc::clone(&self.query),
             Arc::clone(&schema),
             self.batch_rows,
+            Snapshots::find(&context, &self.connector),
             Box::new(move |count| bytes.add(count)),
         );
         let counted = rows.inspect(move |batch| {

@@ -206,7 +206,10 @@ pub async fn ready(
     };
     let physical = state.create_physical_plan(&plan).await.map_err(plan_error)?;
     let snapshot = reads.snapshot(server, &state_views(&physical))?;
-    let config = state.config().clone().with_extension(snapshot);
+    let mut config = state.config().clone().with_extension(snapshot);
+    if let Some(foreign) = tidemill_federation::snapshot::Snapshots::of(&physical) {
+        config.set_extension(Arc::new(foreign));
+    }
     *state.config_mut() = config;
     let pool = QueryMemory::new(Arc::clone(&server.memory), memory_limit_bytes);
     let runtime = RuntimeEnvBuilder::from_runtime_env(state.runtime_env()).with_memory_pool(Arc::new(pool));

@@ -20,6 +20,7 @@ use tokio_postgres::{Column, CopyOutStream, NoTls, Statement};
 use super::connect::{Connection, Pool};
 use super::error::failed;
 use crate::connector::{RemoteColumn, RemoteQuery};
+use crate::snapshot::Shared;
 
 /// Batches that wait for whoever reads them. When they are as many, the server is read no further.
 const BATCHES_AHEAD: usize = 2;
@@ -35,12 +36,13 @@ pub fn rows(
     query: Arc<RemoteQuery>,
     schema: SchemaRef,
     batch_rows: usize,
+    shared: Option<Arc<Shared>>,
     counted: Box<dyn Fn(usize) + Send + Sync>,
 ) -> SendableRecordBatchStream {
     let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&schema), BATCHES_AHEAD);
     let batches = builder.tx();
     builder.spawn(async move {
-        let scan = Scan { pool, query, schema, batch_rows, counted };
+        let scan = Scan { pool, query, schema, batch_rows, shared, counted };
         scan.run(batches).await.map_err(|error| DataFusionError::External(Box::new(error)))
     });
     builder.build()
@@ -51,26 +53,52 @@ struct Scan {
     query: Arc<RemoteQuery>,
     schema: SchemaRef,
     batch_rows: usize,
+    shared: Option<Arc<Shared>>,
     counted: Box<dyn Fn(usize) + Send + Sync>,
 }
 
 impl Scan {
     async fn run(self, batches: Batches) -> Result<()> {
-        let (running, copied) = self.start().await?;
+        let begin = match &self.shared {
+            Some(shared) => format!("{BEGIN}; SET TRANSACTION SNAPSHOT '{}'", self.exported(shared).await?),
+            None => BEGIN.to_string(),
+        };
+        let (running, copied) = self.start(&begin).await?;
         if self.send(copied, &batches).await? {
             running.end();
         }
         Ok(())
     }
 
+    /// The name of the snapshot that scans share, which the first of them takes.
+    async fn exported(&self, shared: &Shared) -> Result<String> {
+        let found = shared.0.get_or_try_init(|| async {
+            let exported = match Exported::new(&self.pool, self.pool.get().await?).await {
+                // As in `start`.
+                Err(error)
+                    if error.is_closed() || error.code().is_some_and(|c| c.code().starts_with("57P")) =>
+                {
+                    Exported::new(&self.pool, self.pool.connect().await?).await
+                }
+                exported => exported,
+            };
+            let exported = exported.map_err(|error| failed(&self.pool.server, &self.query, &error))?;
+            Ok::<_, SqlError>(Box::new(exported) as _)
+        });
+        let exported = found.await?.downcast_ref::<Exported>();
+        exported
+            .map(|exported| exported.name.clone())
+            .ok_or_else(|| SqlError::internal("a snapshot of another kind"))
+    }
+
     /// A connection that was kept may be lost without anybody knowing: then a new one is made.
-    async fn start(&self) -> Result<(Running, CopyOutStream)> {
+    async fn start(&self, begin: &str) -> Result<(Running, CopyOutStream)> {
         let connection = self.pool.get().await?;
         let is_used = connection.is_used;
-        match self.start_on(connection).await {
+        match self.start_on(connection, begin).await {
             Err((error, true)) if is_used => {
                 tracing::debug!(%error, "a kept connection was lost");
-                self.start_on(self.pool.connect().await?).await.map_err(|(error, _)| error)
+                self.start_on(self.pool.connect().await?, begin).await.map_err(|(error, _)| error)
             }
             started => started.map_err(|(error, _)| error),
         }
@@ -80,6 +108,7 @@ impl Scan {
     async fn start_on(
         &self,
         connection: Connection,
+        begin: &str,
     ) -> std::result::Result<(Running, CopyOutStream), (SqlError, bool)> {
         let failed = |error: tokio_postgres::Error| {
             let failed = failed(&self.pool.server, &self.query, &error);
@@ -93,7 +122,7 @@ impl Scan {
         let copy = format!("COPY ({}) TO STDOUT (FORMAT binary)", self.query.sql);
         // All three are on their way before the first is answered.
         let (begun, described, prepared) =
-            join!(client.batch_execute(BEGIN), client.prepare(&self.query.sql), client.prepare(&copy));
+            join!(client.batch_execute(begin), client.prepare(&self.query.sql), client.prepare(&copy));
         begun.map_err(failed)?;
         self.check_columns(&described.map_err(failed)?).map_err(|error| (error, false))?;
         // From here on it may have run for long: it is not tried again.
@@ -215,5 +244,36 @@ impl Drop for Running {
                 ended => tracing::debug!(?ended, server = pool.server, "a query could not be canceled"),
             }
         });
+    }
+}
+
+/// A snapshot that other connections read. It lasts as long as its transaction, which is idle.
+struct Exported {
+    name: String,
+    connection: Option<Connection>,
+    pool: Arc<Pool>,
+}
+
+impl Exported {
+    async fn new(
+        pool: &Arc<Pool>,
+        connection: Connection,
+    ) -> std::result::Result<Self, tokio_postgres::Error> {
+        let client = &connection.client;
+        let (begun, exported) =
+            join!(client.batch_execute(BEGIN), client.query_one("SELECT pg_export_snapshot()", &[]));
+        begun?;
+        let name = exported?.try_get(0)?;
+        Ok(Self { name, connection: Some(connection), pool: Arc::clone(pool) })
+    }
+}
+
+impl Drop for Exported {
+    fn drop(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            // As at the end of a scan.
+            drop(connection.client.batch_execute("COMMIT").now_or_never());
+            self.pool.put(connection);
+        }
     }
 }

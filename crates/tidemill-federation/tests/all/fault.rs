@@ -33,7 +33,7 @@ fn ask(port: u16, sql: &str) -> SendableRecordBatchStream {
         relation: "t".into(),
     };
     let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Int32, true)]));
-    connector.rows(Arc::new(query), schema, 1000, Box::new(|_| {}))
+    connector.rows(Arc::new(query), schema, 1000, None, Box::new(|_| {}))
 }
 
 async fn count(mut rows: SendableRecordBatchStream) -> Result<usize> {

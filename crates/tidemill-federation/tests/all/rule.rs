@@ -14,6 +14,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::SessionContext;
 use tidemill_federation::connector::{Capabilities, Connector, ImportedTable, RemoteQuery};
 use tidemill_federation::multi_tenant::ChildTable;
+use tidemill_federation::snapshot::Shared;
 use tidemill_federation::{ForeignColumn, ForeignTable, MultiTenantTable, TableDefinition, pushdown};
 use tidemill_sql::Result;
 use tidemill_sql::planner::{self, session_state_builder};
@@ -49,6 +50,7 @@ impl Connector for Recorded {
         query: Arc<RemoteQuery>,
         schema: SchemaRef,
         _: usize,
+        _: Option<Arc<Shared>>,
         _: Box<dyn Fn(usize) + Send + Sync>,
     ) -> SendableRecordBatchStream {
         self.asked.lock().unwrap().push(query.sql.clone());

@@ -474,3 +474,31 @@ async fn children_have_the_columns_of_their_table() {
     assert_eq!(failure(client, "SELECT * FROM m").await.0, "42P01");
     assert_eq!(rows(client, "SELECT count(*) FROM p").await, [["333"]]);
 }
+
+/// Scans of one server in one statement see the same, whatever is committed there meanwhile.
+#[tokio::test]
+async fn a_statement_reads_one_snapshot_of_a_server() {
+    let Some(setting) = start().await else { return };
+    let Setting { node, remote, client, .. } = &setting;
+    remote.batch_execute("CREATE TABLE c AS SELECT 0 AS x").await.unwrap();
+    client
+        .batch_execute("IMPORT FOREIGN SCHEMA public LIMIT TO (c) FROM SERVER s INTO public")
+        .await
+        .unwrap();
+    let config = format!("host=127.0.0.1 port={} user=postgres", node.port);
+    let (writer, connection) = tokio_postgres::connect(&config, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let writing = tokio::spawn(async move {
+        loop {
+            writer.execute("UPDATE c SET x = x + 1", &[]).await.unwrap();
+        }
+    });
+    let query = "SELECT a.x = b.x AND b.x = d.x FROM c AS a, c AS b, (SELECT max(x) AS x FROM c) AS d";
+    for _ in 0..100 {
+        assert_eq!(rows(client, query).await, [["t"]]);
+    }
+    writing.abort();
+    let left =
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tidemill' AND state <> 'idle'";
+    wait_until(remote, left, "0").await;
+}
