@@ -123,7 +123,7 @@ impl MultiTenantTable {
             if name == URL && *ty == Type::new(Scalar::Text) {
                 return Ok(lit(ScalarValue::Utf8(Some(child.url()))).alias(URL));
             }
-            let found = schema.field_with_name(name).ok().map(|field| Type::of_field(field)).transpose()?;
+            let found = schema.field_with_name(name).ok().map(Type::of_field).transpose()?;
             match found {
                 Some(found) if found.oid() == ty.oid() => {
                     Ok(Expr::Column(Column::new(Some(reference.clone()), name.as_str())))

@@ -7,9 +7,11 @@ pub mod aggregate;
 pub mod merge;
 pub mod top_k;
 
+use std::any::Any;
 use std::sync::Arc;
 
-use datafusion::common::ScalarValue;
+use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
+use datafusion::common::{ScalarValue, config_err};
 use datafusion::error::Result;
 use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
@@ -24,6 +26,54 @@ use crate::scan::ForeignScanExec;
 /// All rules, in their order; they come after those of DataFusion.
 pub fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     vec![Arc::new(aggregate::PartialAggregates), Arc::new(top_k::TopK), Arc::new(merge::SortTogether)]
+}
+
+/// What is left to the servers. The rules find it in the configuration of the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pushdown {
+    /// Conditions, and LIMIT.
+    pub filters: bool,
+    pub aggregates: bool,
+    pub top_k: bool,
+}
+
+impl Default for Pushdown {
+    fn default() -> Self {
+        Self { filters: true, aggregates: true, top_k: true }
+    }
+}
+
+impl Pushdown {
+    fn of(options: &ConfigOptions) -> Self {
+        options.extensions.get::<Pushdown>().copied().unwrap_or_default()
+    }
+}
+
+impl ConfigExtension for Pushdown {
+    const PREFIX: &'static str = "tidemill_pushdown";
+}
+
+impl ExtensionOptions for Pushdown {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn cloned(&self) -> Box<dyn ExtensionOptions> {
+        Box::new(*self)
+    }
+
+    /// The session's settings are the server's to change, not DataFusion's.
+    fn set(&mut self, key: &str, _: &str) -> Result<()> {
+        config_err!("{key} is not a setting of the planner")
+    }
+
+    fn entries(&self) -> Vec<ConfigEntry> {
+        vec![]
+    }
 }
 
 /// The name of what values are compared by where their bytes don't say it.

@@ -20,6 +20,7 @@ use tidemill_sql::types::Type;
 
 use crate::connector::Connector;
 use crate::deparse::Deparser;
+use crate::pushdown::Pushdown;
 use crate::scan::{ForeignScanExec, RemoteSelect};
 
 /// A foreign table: what it is called and typed here, and there.
@@ -50,6 +51,7 @@ pub struct ForeignTable {
     definition: Arc<TableDefinition>,
     connector: Arc<dyn Connector>,
     schema: SchemaRef,
+    pushdown: Pushdown,
 }
 
 impl fmt::Debug for ForeignTable {
@@ -59,9 +61,13 @@ impl fmt::Debug for ForeignTable {
 }
 
 impl ForeignTable {
-    pub fn new(definition: Arc<TableDefinition>, connector: Arc<dyn Connector>) -> Self {
+    pub fn new(definition: Arc<TableDefinition>, connector: Arc<dyn Connector>, pushdown: Pushdown) -> Self {
         let schema = Arc::new(definition.schema());
-        Self { definition, connector, schema }
+        Self { definition, connector, schema, pushdown }
+    }
+
+    fn sends_limit(&self) -> bool {
+        self.pushdown.filters && self.connector.capabilities().limit
     }
 
     fn deparser(&self) -> Deparser<'_> {
@@ -83,8 +89,8 @@ impl TableProvider for ForeignTable {
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         let deparser = self.deparser();
         let supported = |filter: &&Expr| match deparser.condition(filter) {
-            Some(_) => TableProviderFilterPushDown::Exact,
-            None => TableProviderFilterPushDown::Unsupported,
+            Some(_) if self.pushdown.filters => TableProviderFilterPushDown::Exact,
+            _ => TableProviderFilterPushDown::Unsupported,
         };
         Ok(filters.iter().map(supported).collect())
     }
@@ -124,7 +130,7 @@ impl TableProvider for ForeignTable {
             conditions,
             aggregate: None,
             order: vec![],
-            limit: limit.filter(|_| self.connector.capabilities().limit && rest.is_empty()),
+            limit: limit.filter(|_| self.sends_limit() && rest.is_empty()),
         };
         let schema = Arc::new(self.schema.project(&columns)?);
         let batch_rows = session.config().batch_size();

@@ -139,7 +139,8 @@ impl Lookup {
     }
 
     fn foreign_table(&self, table: &ForeignTable, nodes: Option<&[&str]>) -> Result<Arc<dyn TableProvider>> {
-        foreign::provider(&self.relations.catalog, table, nodes)
+        let pushdown = self.relations.planner.as_ref().map(Planner::pushdown).unwrap_or_default();
+        foreign::provider(&self.relations.catalog, table, nodes, pushdown)
             .map_err(|error| DataFusionError::External(Box::new(error)))
     }
 

@@ -22,7 +22,7 @@ use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use tidemill_sql::types::{Scalar, Type};
 
-use super::{Source, Target, push};
+use super::{Pushdown, Source, Target, push};
 use crate::connector::RemoteColumn;
 use crate::deparse::literal;
 use crate::scan::{ForeignScanExec, RemoteAggregate, RemoteSelect};
@@ -39,7 +39,14 @@ impl PhysicalOptimizerRule for PartialAggregates {
         true
     }
 
-    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        options: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if !Pushdown::of(options).aggregates {
+            return Ok(plan);
+        }
         plan.transform_up(|plan| {
             let pushed = match plan.downcast_ref::<AggregateExec>() {
                 Some(aggregate) => pushed(aggregate)?,

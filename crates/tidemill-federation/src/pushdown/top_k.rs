@@ -17,7 +17,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::sorts::sort::SortExec;
 
-use super::{Source, Target, push};
+use super::{Pushdown, Source, Target, push};
 use crate::scan::ForeignScanExec;
 
 #[derive(Debug)]
@@ -32,7 +32,14 @@ impl PhysicalOptimizerRule for TopK {
         true
     }
 
-    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        options: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if !Pushdown::of(options).top_k {
+            return Ok(plan);
+        }
         plan.transform_up(|plan| {
             let Some((sort, rows)) = plan.downcast_ref::<SortExec>().and_then(|s| Some((s, s.fetch()?)))
             else {

@@ -84,7 +84,11 @@ async fn run(
         ChildTable {
             name: definition.name.clone(),
             server: server.into(),
-            table: Arc::new(ForeignTable::new(Arc::new(definition), Arc::new(connector))),
+            table: Arc::new(ForeignTable::new(
+                Arc::new(definition),
+                Arc::new(connector),
+                pushdown::Pushdown::default(),
+            )),
         }
     };
     let table = MultiTenantTable {

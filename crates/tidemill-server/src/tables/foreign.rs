@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
 use tidemill_federation::multi_tenant::{ChildTable, child_of};
+use tidemill_federation::pushdown::Pushdown;
 use tidemill_federation::{MultiTenantTable, TableDefinition};
 use tidemill_sql::{Result, SqlError};
 
@@ -15,10 +16,11 @@ pub fn provider(
     catalog: &Catalog,
     table: &ForeignTable,
     nodes: Option<&[&str]>,
+    pushdown: Pushdown,
 ) -> Result<Arc<dyn TableProvider>> {
     let server = catalog.server_of(table)?;
     if server.has_multi_tenant_tables() {
-        let whole = multi_tenant(catalog, table)?;
+        let whole = multi_tenant(catalog, table, pushdown)?;
         return match nodes {
             Some(nodes) => whole.on_nodes(nodes)?.provider(),
             None => whole.provider(),
@@ -27,27 +29,28 @@ pub fn provider(
     if nodes.is_some() {
         return Err(no_nodes(&table.object.name, true));
     }
-    Ok(Arc::new(foreign_table(Arc::clone(&table.definition), &server)?))
+    Ok(Arc::new(foreign_table(Arc::clone(&table.definition), &server, pushdown)?))
 }
 
 fn foreign_table(
     definition: Arc<TableDefinition>,
     server: &ForeignServer,
+    pushdown: Pushdown,
 ) -> Result<tidemill_federation::ForeignTable> {
-    Ok(tidemill_federation::ForeignTable::new(definition, server.connector()?))
+    Ok(tidemill_federation::ForeignTable::new(definition, server.connector()?, pushdown))
 }
 
-fn multi_tenant(catalog: &Catalog, table: &ForeignTable) -> Result<MultiTenantTable> {
+fn multi_tenant(catalog: &Catalog, table: &ForeignTable, pushdown: Pushdown) -> Result<MultiTenantTable> {
     let columns = table.object.columns.iter().map(|c| (c.column.name.clone(), c.column.ty)).collect();
     let children = match table.object.children.is_empty() {
-        true => found_by_name(catalog, table)?,
-        false => named(catalog, table)?,
+        true => found_by_name(catalog, table, pushdown)?,
+        false => named(catalog, table, pushdown)?,
     };
     Ok(MultiTenantTable { name: table.object.name.clone(), columns, children })
 }
 
 /// The children that `CREATE MULTI TENANT TABLE` names.
-fn named(catalog: &Catalog, table: &ForeignTable) -> Result<Vec<ChildTable>> {
+fn named(catalog: &Catalog, table: &ForeignTable, pushdown: Pushdown) -> Result<Vec<ChildTable>> {
     let child = |child: &crate::catalog::ChildObject| {
         let server = catalog.server_numbered(child.server);
         let server = server.ok_or_else(|| SqlError::internal("a child has no server"))?;
@@ -56,14 +59,14 @@ fn named(catalog: &Catalog, table: &ForeignTable) -> Result<Vec<ChildTable>> {
         Ok(ChildTable {
             name: definition.name.clone(),
             server: name.clone(),
-            table: Arc::new(foreign_table(definition, &server)?),
+            table: Arc::new(foreign_table(definition, &server, pushdown)?),
         })
     };
     table.object.children.iter().map(child).collect()
 }
 
 /// The foreign tables that are called `table__server__0`, `__1` and so on, as in PGSpider.
-fn found_by_name(catalog: &Catalog, table: &ForeignTable) -> Result<Vec<ChildTable>> {
+fn found_by_name(catalog: &Catalog, table: &ForeignTable, pushdown: Pushdown) -> Result<Vec<ChildTable>> {
     let mut found = Vec::new();
     for relation in catalog.relations() {
         let Relation::Foreign(child) = relation else { continue };
@@ -82,7 +85,7 @@ fn found_by_name(catalog: &Catalog, table: &ForeignTable) -> Result<Vec<ChildTab
             return Err(SqlError::unsupported(message).with_hint("Make its children children of this table."));
         }
         let definition = Arc::clone(&child.definition);
-        let table = Arc::new(foreign_table(definition, &of)?);
+        let table = Arc::new(foreign_table(definition, &of, pushdown)?);
         Ok(ChildTable { name: child.object.name.clone(), server, table })
     };
     found.into_iter().map(child).collect()

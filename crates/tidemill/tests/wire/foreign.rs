@@ -108,7 +108,14 @@ async fn rows_are_those_of_the_server() {
         "SELECT max(id) FROM (SELECT id FROM t ORDER BY id LIMIT 7) AS few",
         "SELECT name FROM t GROUP BY name ORDER BY name DESC NULLS LAST LIMIT 3",
     ] {
-        assert_eq!(rows(client, query).await, rows(remote, query).await, "{query}");
+        let wanted = rows(remote, query).await;
+        for off in
+            ["enable_hashjoin", "enable_foreign_filters", "enable_foreign_aggregates", "enable_foreign_top_k"]
+        {
+            client.batch_execute(&format!("SET {off} = off")).await.unwrap();
+            assert_eq!(rows(client, query).await, wanted, "without {off}: {query}");
+            client.batch_execute(&format!("RESET {off}")).await.unwrap();
+        }
     }
 }
 
@@ -145,6 +152,13 @@ async fn what_means_the_same_there_is_left_to_the_server() {
         ("SELECT id FROM t WHERE random() < 2", r#"SELECT "id" FROM "public"."t""#),
     ] {
         assert_eq!(remote_sql(client, query).await, sql, "{query}");
+    }
+    let off = "SET enable_foreign_filters = off; SET enable_foreign_aggregates = off; SET enable_foreign_top_k = off";
+    client.batch_execute(off).await.unwrap();
+    for query in
+        ["SELECT id FROM t WHERE id = 1", "SELECT max(id) FROM t", "SELECT id FROM t ORDER BY id LIMIT 1"]
+    {
+        assert_eq!(remote_sql(client, query).await, r#"SELECT "id" FROM "public"."t""#, "{query}");
     }
 }
 
