@@ -3,6 +3,7 @@
 //! A session writes here when it starts and ends a statement that is no insert of a known text: those are counted in
 //! millions and stay as cheap as they are.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -73,6 +74,7 @@ impl Activity {
         now.application_name = Arc::clone(application_name);
         now.state = State::Active;
         now.query.clear();
+        let query = without_passwords(query);
         now.query.push_str(&query[..query.floor_char_boundary(QUERY_BYTES_MAX)]);
         now.state_changed_us = now_us();
         now.query_began_us = Some(now.state_changed_us);
@@ -91,5 +93,69 @@ impl Activity {
 
     pub fn now(&self) -> Now {
         self.now.lock().clone()
+    }
+}
+
+/// The word before a password in ALTER ROLE and in the OPTIONS of a user mapping.
+const PASSWORD: &str = "password";
+const HIDDEN: &str = "'********'";
+
+/// A statement as others may see it.
+pub fn without_passwords(query: &str) -> Cow<'_, str> {
+    let lower = query.to_ascii_lowercase();
+    let (mut shown, mut done) = (String::new(), 0);
+    for (at, word) in lower.match_indices(PASSWORD) {
+        if at < done {
+            continue;
+        }
+        let after = at + word.len();
+        let value = after + (query[after..].len() - query[after..].trim_start().len());
+        let quote = match query[value..].trim_start_matches(['e', 'E']) {
+            quoted if quoted.starts_with('\'') => query.len() - quoted.len(),
+            quoted if quoted.starts_with('$') => {
+                // Where it ends is not worth finding out.
+                shown.push_str(&query[done..value]);
+                return Cow::Owned(shown + HIDDEN);
+            }
+            _ => continue,
+        };
+        shown.push_str(&query[done..value]);
+        shown.push_str(HIDDEN);
+        done = end_of_literal(query, quote);
+    }
+    if done == 0 { Cow::Borrowed(query) } else { Cow::Owned(shown + &query[done..]) }
+}
+
+/// Behind the quote that ends the literal that begins there. A backslash may hide a quote, if it is no more than a backslash.
+fn end_of_literal(query: &str, start: usize) -> usize {
+    let (mut escaped, mut chars) = (false, query[start + 1..].char_indices().peekable());
+    while let Some((i, c)) = chars.next() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '\'' if chars.next_if(|(_, next)| *next == '\'').is_none() => return start + 1 + i + 1,
+            _ => {}
+        }
+    }
+    query.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_hidden() {
+        for (query, shown) in [
+            ("SELECT 'a password b'", "SELECT 'a password b'"),
+            ("SELECT password FROM t WHERE a = 'x'", "SELECT password FROM t WHERE a = 'x'"),
+            ("ALTER ROLE a PASSWORD 'x''y' VALID", "ALTER ROLE a PASSWORD '********' VALID"),
+            ("OPTIONS (user 'u', Password\nE'\\'x')", "OPTIONS (user 'u', Password\n'********')"),
+            ("(password 'a', password 'password b') c", "(password '********', password '********') c"),
+            ("(password $x$a$x$)", "(password '********'"),
+            ("(password 'open", "(password '********'"),
+        ] {
+            assert_eq!(without_passwords(query), shown);
+        }
     }
 }

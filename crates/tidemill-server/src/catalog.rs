@@ -1,9 +1,10 @@
-//! The catalog: which streams, views and tables there are, kept in one ACID file.
+//! The catalog: which streams, views, tables and foreign servers there are, kept in one ACID file.
 //!
 //! The file holds definitions only: names, columns, the text of queries. States belong to the engine, which knows
 //! objects by their numbers alone; a number is never used twice, so a state that outlives its definition after a crash
 //! is recognised as nobody's.
 
+mod foreign;
 mod object;
 mod store;
 mod table;
@@ -24,6 +25,10 @@ use tidemill_sql::{Result, SqlError, SqlState};
 use tidemill_stream::stream::{StreamDefinition, StreamId, StreamTable};
 use tidemill_stream::view::{View, ViewId, ViewTable};
 
+pub use foreign::{
+    ChildObject, ForeignServer, ForeignTable, ForeignTableColumn, ForeignTableObject,
+    MULTI_TENANT_SERVER_OID, ServerObject, UserMappingObject,
+};
 pub use object::{PlainViewObject, StreamObject, TableColumn, TableObject, ViewObject, ViewOptions};
 pub use store::Loaded;
 use store::Store;
@@ -39,6 +44,7 @@ pub enum Relation {
     View(Arc<ContinuousView>),
     Table(Arc<Table>),
     PlainView(Arc<PlainView>),
+    Foreign(Arc<ForeignTable>),
 }
 
 #[derive(Debug)]
@@ -81,6 +87,7 @@ impl Relation {
             Relation::View(v) => v.oid,
             Relation::Table(t) => t.oid,
             Relation::PlainView(v) => v.oid,
+            Relation::Foreign(t) => t.oid,
         }
     }
 
@@ -90,6 +97,7 @@ impl Relation {
             Relation::View(v) => &v.object.name,
             Relation::Table(t) => &t.object.name,
             Relation::PlainView(v) => &v.object.name,
+            Relation::Foreign(t) => &t.object.name,
         }
     }
 
@@ -100,6 +108,7 @@ impl Relation {
             Relation::View(_) => "continuous view",
             Relation::Table(_) => "table",
             Relation::PlainView(_) => "view",
+            Relation::Foreign(_) => "foreign table",
         }
     }
 }
@@ -171,6 +180,8 @@ pub type Comments = BTreeMap<(u32, String), String>;
 pub struct Catalog {
     store: Store,
     relations: RwLock<HashMap<String, Relation>>,
+    /// By number.
+    servers: RwLock<BTreeMap<u32, Arc<ForeignServer>>>,
     comments: RwLock<Arc<Comments>>,
     next_oid: Mutex<u32>,
     /// Grows with every change; what was planned against another version is planned again.
@@ -190,11 +201,13 @@ impl Catalog {
         let catalog = Catalog {
             store,
             relations: RwLock::default(),
+            servers: RwLock::default(),
             comments: RwLock::new(Arc::new(comments)),
             next_oid: Mutex::new(loaded.next_oid.max(FIRST_USER_OID)),
             version: AtomicU64::new(1),
             change: tokio::sync::Mutex::new(()),
         };
+        catalog.install_server(ForeignServer::of_multi_tenant_tables()?);
         Ok((catalog, loaded))
     }
 
@@ -265,7 +278,7 @@ impl Catalog {
         let id = |relation: &Relation| match relation {
             Relation::View(view) => Some(view.id()),
             Relation::Table(table) => Some(table.id()),
-            Relation::Stream(_) | Relation::PlainView(_) => None,
+            Relation::Stream(_) | Relation::PlainView(_) | Relation::Foreign(_) => None,
         };
         self.relations().iter().filter_map(id).collect()
     }
@@ -289,7 +302,7 @@ impl Catalog {
     pub fn dependents(&self, relation: &Relation) -> Vec<Relation> {
         let folding = match relation {
             Relation::Stream(stream) => self.readers(stream.id()),
-            Relation::View(_) | Relation::Table(_) | Relation::PlainView(_) => vec![],
+            Relation::View(_) | Relation::Table(_) | Relation::PlainView(_) | Relation::Foreign(_) => vec![],
         };
         let naming = self.plain_readers(relation.name()).into_iter().map(Relation::PlainView);
         folding.into_iter().map(Relation::View).chain(naming).collect()
@@ -312,6 +325,52 @@ impl Catalog {
     /// Takes a relation out that the file no longer has.
     pub fn uninstall(&self, name: &str) {
         self.relations.write().remove(name);
+        self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// All foreign servers, by number.
+    pub fn servers(&self) -> Vec<Arc<ForeignServer>> {
+        self.servers.read().values().cloned().collect()
+    }
+
+    /// The server of this name, or PostgreSQL's error.
+    pub fn server(&self, name: &str) -> Result<Arc<ForeignServer>> {
+        self.servers().into_iter().find(|server| server.object.name == name).ok_or_else(|| {
+            SqlError::new(SqlState::UNDEFINED_OBJECT, format!("server \"{name}\" does not exist"))
+        })
+    }
+
+    /// The server of this number.
+    pub fn server_numbered(&self, oid: u32) -> Option<Arc<ForeignServer>> {
+        self.servers.read().get(&oid).cloned()
+    }
+
+    /// The server of a foreign table.
+    pub fn server_of(&self, table: &ForeignTable) -> Result<Arc<ForeignServer>> {
+        let found = self.servers.read().get(&table.object.server).cloned();
+        found.ok_or_else(|| {
+            SqlError::internal(format!("foreign table \"{}\" has no server", table.object.name))
+        })
+    }
+
+    /// The tables that are, or have children, of a foreign server.
+    pub fn foreign_tables(&self, server: u32) -> Vec<Arc<ForeignTable>> {
+        self.relations()
+            .into_iter()
+            .filter_map(|r| if let Relation::Foreign(t) = r { Some(t) } else { None })
+            .filter(|table| table.object.uses(server))
+            .collect()
+    }
+
+    /// As [`Catalog::install`], of a server.
+    pub fn install_server(&self, server: ForeignServer) {
+        self.servers.write().insert(server.oid, Arc::new(server));
+        self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// As [`Catalog::uninstall`], of a server.
+    pub fn uninstall_server(&self, oid: u32) {
+        self.servers.write().remove(&oid);
         self.version.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -353,6 +412,9 @@ pub enum Change<'a> {
     PutView(u32, &'a ViewObject),
     PutTable(u32, &'a TableObject),
     PutPlainView(u32, &'a PlainViewObject),
+    PutServer(u32, &'a ServerObject),
+    PutUserMapping(u32, &'a UserMappingObject),
+    PutForeignTable(u32, &'a ForeignTableObject),
     /// With its comments.
     Remove(u32),
     Comment {

@@ -5,12 +5,15 @@ pub mod comment;
 mod continuous_view;
 mod dependency;
 mod drop;
+pub mod foreign;
+mod foreign_table;
 mod option;
 pub mod plain_view;
 mod rename;
 mod stream;
 mod table;
 
+use tidemill_federation::wrapper::{WRAPPERS, Wrapper};
 use tidemill_sql::statement::Name;
 use tidemill_sql::types::Type;
 use tidemill_sql::{Result, SqlError, SqlState};
@@ -71,14 +74,15 @@ fn check_columns(before: &[(String, Type)], after: &[(String, Type)]) -> Result<
     Ok(())
 }
 
-/// What PipelineDB 1.x's scripts create is built in; there is no other extension.
+/// What PipelineDB 1.x's and the wrappers' scripts create is built in; there is no other extension.
 pub fn create_extension(name: &Name, if_not_exists: bool) -> Result<Vec<Notice>> {
     let shown = &name.name;
-    if shown != EXTENSION {
+    if shown != EXTENSION && Wrapper::find(shown).is_none() {
         let message = format!("extension \"{shown}\" is not available");
+        let known = WRAPPERS.iter().map(|wrapper| wrapper.name).chain([EXTENSION]).collect::<Vec<_>>();
         return Err(SqlError::unsupported(message)
             .with_position(name.position)
-            .with_hint(format!("The extension \"{EXTENSION}\" is built in; there are no others.")));
+            .with_hint(format!("These are built in: {}.", known.join(", "))));
     }
     let skipped = if if_not_exists { "already exists, skipping" } else { "is built in, nothing to create" };
     Ok(vec![Notice::new(format!("extension \"{shown}\" {skipped}"))])

@@ -12,7 +12,7 @@ use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError, SqlState};
 
 use crate::server::Server;
-use crate::value::ColumnBuilder;
+use tidemill_sql::value::ColumnBuilder;
 
 pub use fill::{Computed, Fill};
 pub use target::{Place, Target};
@@ -220,7 +220,7 @@ fn append(
             let mut cast = ColumnBuilder::new(*ty, context, 1);
             append(&mut cast, inner, parameters, context)?;
             let array = cast.finish();
-            let encoder = crate::value::ValueEncoder::new(&array, *ty, context)?;
+            let encoder = tidemill_sql::value::ValueEncoder::new(&array, *ty, context)?;
             if encoder.is_null(0) {
                 builder.append_null();
             } else {

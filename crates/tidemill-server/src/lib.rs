@@ -2,7 +2,6 @@
 
 mod activity;
 pub mod catalog;
-pub mod copy;
 mod define;
 mod explain;
 mod insert;
@@ -16,6 +15,5 @@ mod session;
 pub mod settings;
 mod system;
 mod tables;
-pub mod value;
 
 pub use tidemill_sql::SqlError;

@@ -17,6 +17,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
 use parking_lot::Mutex;
 use sqlparser::ast;
+use tidemill_federation::pushdown::Pushdown;
 use tidemill_sql::function::cast;
 use tidemill_sql::planner::{self, SessionVars, plan_error};
 use tidemill_sql::types::{Scalar, Type, vector_oid};
@@ -60,6 +61,11 @@ impl Planner {
         Self { server: Arc::clone(server), vars, snapshots, depth: 0, reads: Arc::default() }
     }
 
+    /// What is left to foreign servers.
+    pub fn pushdown(&self) -> Pushdown {
+        self.snapshots.session().settings.current().pushdown
+    }
+
     /// The schemas that the session looks names up in.
     pub fn search_path(&self) -> &[String] {
         &self.vars.search_path
@@ -70,6 +76,7 @@ impl Planner {
         state.register_catalog_list(Relations::of_planner(self.clone(), &self.vars.search_path));
         state.config_mut().set_extension(Arc::clone(&self.snapshots));
         state.config_mut().options_mut().extensions.insert(self.vars.clone());
+        state.config_mut().options_mut().extensions.insert(self.pushdown());
         state.mark_start_execution();
         state
     }
@@ -206,7 +213,10 @@ pub async fn ready(
     };
     let physical = state.create_physical_plan(&plan).await.map_err(plan_error)?;
     let snapshot = reads.snapshot(server, &state_views(&physical))?;
-    let config = state.config().clone().with_extension(snapshot);
+    let mut config = state.config().clone().with_extension(snapshot);
+    if let Some(foreign) = tidemill_federation::snapshot::Snapshots::of(&physical) {
+        config.set_extension(Arc::new(foreign));
+    }
     *state.config_mut() = config;
     let pool = QueryMemory::new(Arc::clone(&server.memory), memory_limit_bytes);
     let runtime = RuntimeEnvBuilder::from_runtime_env(state.runtime_env()).with_memory_pool(Arc::new(pool));

@@ -17,7 +17,9 @@ use tidemill_stream::engine::{Engine, Fatal, Options};
 use tokio::sync::watch;
 
 use crate::activity::Activity;
-use crate::catalog::{Catalog, ContinuousView, PlainView, Relation, Stream, Table};
+use crate::catalog::{
+    Catalog, ContinuousView, ForeignServer, ForeignTable, PlainView, Relation, Stream, Table,
+};
 use crate::define;
 pub use crate::listen::Listener;
 use crate::listen::accept_any;
@@ -91,7 +93,11 @@ impl Server {
         let mock_secret = load_secret(disk.as_ref())?;
         let (catalog, loaded) = Catalog::open(&config.data_dir.join(CATALOG_FILE))?;
         let catalog = Arc::new(catalog);
-        let base = planner::session_state_builder().with_runtime_env(spilling(&config.data_dir)?).build();
+        let mut builder = planner::session_state_builder().with_runtime_env(spilling(&config.data_dir)?);
+        for rule in tidemill_federation::pushdown::rules() {
+            builder = builder.with_physical_optimizer_rule(rule);
+        }
+        let base = builder.build();
         let reading = tables::with_catalog(&base, Arc::clone(&catalog), tables::Streams::Refused);
         let defining = tables::with_catalog(&base, Arc::clone(&catalog), tables::Streams::Planned);
         for (oid, object) in loaded.streams {
@@ -102,6 +108,13 @@ impl Server {
             let table = Arc::new(Table::new(oid, object)?);
             engine_views.push(Arc::clone(&table.view));
             catalog.install(Relation::Table(table));
+        }
+        for (oid, object) in loaded.servers {
+            let mappings = loaded.user_mappings.iter().filter(|(_, mapping)| mapping.server == oid);
+            catalog.install_server(ForeignServer::new(oid, object, mappings.cloned().collect())?);
+        }
+        for (oid, object) in loaded.foreign_tables {
+            catalog.install(Relation::Foreign(Arc::new(ForeignTable::new(oid, object))));
         }
         for (oid, object) in loaded.plain_views {
             catalog.install(Relation::PlainView(Arc::new(PlainView::new(oid, object)?)));

@@ -35,6 +35,7 @@ use tidemill_sql::types::Type;
 
 pub use class::column_names;
 pub use column::Column;
+pub use foreign::SERVER as STREAM_SERVER;
 pub use pipelinedb::EXTENSION;
 pub use rows::{Rows, Value};
 pub use snapshot::{SessionInfo, Snapshot, Snapshots};

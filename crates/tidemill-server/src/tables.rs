@@ -1,5 +1,7 @@
 //! The catalog in the eyes of the planner: the schemas, and which of them a name without one is looked up in.
 
+mod foreign;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -7,11 +9,12 @@ use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, 
 use datafusion::datasource::ViewTable;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
-use tidemill_sql::SqlError;
+use tidemill_sql::name::split_nodes;
 use tidemill_sql::planner::UNQUALIFIED;
+use tidemill_sql::{SqlError, SqlState};
 use tidemill_stream::stream::read_of_stream;
 
-use crate::catalog::{Catalog, PlainView, Relation};
+use crate::catalog::{Catalog, ForeignTable, PlainView, Relation};
 use crate::query::Planner;
 use crate::system::{self, INFORMATION_SCHEMA, PG_CATALOG, PIPELINEDB, SystemTable};
 
@@ -112,15 +115,20 @@ impl Lookup {
         if schema != SCHEMA {
             return Ok(system::find(schema, name).map(|relation| Arc::new(SystemTable(relation)) as _));
         }
+        let (name, nodes) = split_nodes(name);
         let found = self.relations.catalog.get(name);
         if let (Some(_), Some(planner)) = (&found, &self.relations.planner) {
             planner.note_read(name);
+        }
+        if nodes.is_some() && !matches!(found, Some(Relation::Foreign(_))) {
+            return Err(DataFusionError::External(Box::new(no_nodes(name, found.is_some()))));
         }
         Ok(Some(match found {
             None => return Ok(None),
             Some(Relation::View(view)) => Arc::clone(&view.table) as Arc<dyn TableProvider>,
             Some(Relation::Table(table)) => Arc::clone(&table.table) as Arc<dyn TableProvider>,
             Some(Relation::PlainView(view)) => self.plain_view(&view).await?,
+            Some(Relation::Foreign(table)) => self.foreign_table(&table, nodes.as_deref())?,
             Some(Relation::Stream(stream)) if self.relations.streams == Streams::Planned => {
                 Arc::clone(&stream.table) as Arc<dyn TableProvider>
             }
@@ -128,6 +136,12 @@ impl Lookup {
                 return Err(DataFusionError::External(Box::new(read_of_stream(name))));
             }
         }))
+    }
+
+    fn foreign_table(&self, table: &ForeignTable, nodes: Option<&[&str]>) -> Result<Arc<dyn TableProvider>> {
+        let pushdown = self.relations.planner.as_ref().map(Planner::pushdown).unwrap_or_default();
+        foreign::provider(&self.relations.catalog, table, nodes, pushdown)
+            .map_err(|error| DataFusionError::External(Box::new(error)))
     }
 
     /// The plan of the view's query, which the planner puts in the place of the name.
@@ -166,8 +180,20 @@ impl SchemaProvider for Lookup {
 
     fn table_exist(&self, name: &str) -> bool {
         self.schemas.iter().any(|schema| match schema.as_str() {
-            SCHEMA => self.relations.catalog.get(name).is_some(),
+            SCHEMA => self.relations.catalog.get(split_nodes(name).0).is_some(),
             schema => system::find(schema, name).is_some(),
         })
+    }
+}
+
+/// The error for a node filter on what has no nodes.
+fn no_nodes(name: &str, exists: bool) -> SqlError {
+    match exists {
+        true => {
+            let message = format!("\"{name}\" is not a multi-tenant table");
+            SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
+                .with_hint("Only the rows of a multi-tenant table are on several nodes.")
+        }
+        false => SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")),
     }
 }

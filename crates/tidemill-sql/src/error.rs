@@ -9,7 +9,10 @@ pub struct SqlState(pub &'static str);
 
 macro_rules! states {
     ($($name:ident = $code:literal),* $(,)?) => {
-        impl SqlState { $(pub const $name: SqlState = SqlState($code);)* }
+        impl SqlState {
+            $(pub const $name: SqlState = SqlState($code);)*
+            const ALL: &[SqlState] = &[$(SqlState::$name),*];
+        }
     };
 }
 
@@ -17,6 +20,8 @@ states! {
     SUCCESSFUL_COMPLETION = "00000",
     WARNING = "01000",
     PROTOCOL_VIOLATION = "08P01",
+    UNABLE_TO_ESTABLISH_CONNECTION = "08001",
+    CONNECTION_FAILURE = "08006",
     FEATURE_NOT_SUPPORTED = "0A000",
     INVALID_AUTHORIZATION = "28000",
     INVALID_PASSWORD = "28P01",
@@ -100,8 +105,20 @@ states! {
     IDLE_SESSION_TIMEOUT = "57P05",
     IO_ERROR = "58030",
     UNDEFINED_FILE = "58P01",
+    FDW_ERROR = "HV000",
+    FDW_INVALID_DATA_TYPE = "HV004",
+    FDW_INVALID_OPTION_NAME = "HV00D",
+    FDW_SCHEMA_NOT_FOUND = "HV00Q",
+    FDW_TABLE_NOT_FOUND = "HV00R",
     INTERNAL_ERROR = "XX000",
     DATA_CORRUPTED = "XX001",
+}
+
+impl SqlState {
+    /// From a code that another server sent; `None` if this one never sends it.
+    pub fn from_code(code: &str) -> Option<SqlState> {
+        Self::ALL.iter().find(|state| state.0 == code).copied()
+    }
 }
 
 impl fmt::Debug for SqlState {

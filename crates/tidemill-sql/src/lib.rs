@@ -1,7 +1,8 @@
-//! The language of Tidemill: text to statements, types and their text forms, functions, SQLSTATE codes. No I/O.
+//! The language of Tidemill: text to statements, types and their text and binary forms, functions, SQLSTATE codes. No I/O.
 
 pub mod aggregate;
 pub mod calendar;
+pub mod copy;
 pub mod data_type;
 pub mod error;
 pub mod function;
@@ -15,6 +16,7 @@ pub mod relation;
 pub mod statement;
 pub mod text;
 pub mod types;
+pub mod value;
 pub mod window_clause;
 
 pub use error::{Result, SqlError, SqlState};

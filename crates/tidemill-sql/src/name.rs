@@ -16,12 +16,31 @@ pub fn fold(ident: &Ident) -> String {
         Some(_) => ident.value.clone(),
         None => ident.value.to_lowercase(),
     };
+    if name.contains(NODE) {
+        return name;
+    }
     let mut end = NAME_BYTES_MAX.min(name.len());
     while !name.is_char_boundary(end) {
         end -= 1;
     }
     name.truncate(end);
     name
+}
+
+/// What comes before each node in the name of a table. It can't be typed in a name.
+const NODE: char = '\u{1}';
+
+/// The name of a table of which only these nodes are wanted.
+pub fn with_nodes(name: &str, nodes: &[String]) -> String {
+    nodes.iter().fold(name.to_string(), |name, node| format!("{name}{NODE}{node}"))
+}
+
+/// The name of a table, and the nodes that are wanted of it; `None`: all.
+pub fn split_nodes(name: &str) -> (&str, Option<Vec<&str>>) {
+    match name.split_once(NODE) {
+        Some((name, nodes)) => (name, Some(nodes.split(NODE).collect())),
+        None => (name, None),
+    }
 }
 
 /// `name`, `schema.name` or `database.schema.name`.

@@ -7,6 +7,8 @@ mod comment;
 mod copy;
 mod cursor;
 mod explain;
+pub mod foreign;
+mod node;
 mod position;
 mod session;
 mod stream;
@@ -58,7 +60,7 @@ pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
         };
         let part = &part[first..=last];
         let start = positions.char_at(part[0].span.start);
-        let part = token::scanned(part, &positions)?;
+        let part = node::without_node_filters(token::scanned(part, &positions)?, &positions)?;
         let parsed = StatementParser::new(&positions, &part).parse().map_err(|e| e.moved_by(start))?;
         statements.push(Parsed { offset: start, ..parsed });
     }
@@ -141,10 +143,11 @@ impl<'a> StatementParser<'a> {
             Keyword::CREATE | Keyword::ALTER | Keyword::DROP if self.names_a_role() => self.session(),
             Keyword::EXPLAIN => self.explain(),
             Keyword::CREATE | Keyword::ALTER | Keyword::DROP | Keyword::TRUNCATE => {
-                match self.stream_statement()? {
-                    Some(statement) => Ok(statement),
-                    None => self.other(),
-                }
+                let ours = match self.foreign_statement()? {
+                    Some(statement) => Some(statement),
+                    None => self.stream_statement()?,
+                };
+                ours.map_or_else(|| self.other(), Ok)
             }
             Keyword::COPY => self.copy(),
             Keyword::DECLARE | Keyword::FETCH | Keyword::CLOSE => self.cursor(),
@@ -152,6 +155,10 @@ impl<'a> StatementParser<'a> {
                 "ACTIVATE" | "DEACTIVATE" | "FLUSH" => self.activation(),
                 "MOVE" => self.cursor(),
                 "COMMENT" => self.comment(),
+                "IMPORT" => match self.foreign_statement()? {
+                    Some(statement) => Ok(statement),
+                    None => self.other(),
+                },
                 "SET" | "RESET" | "SHOW" | "DISCARD" | "BEGIN" | "START" | "COMMIT" | "END" | "ROLLBACK"
                 | "ABORT" | "SAVEPOINT" | "RELEASE" | "PREPARE" | "EXECUTE" | "DEALLOCATE" | "LISTEN"
                 | "NOTIFY" | "LOCK" | "UNLISTEN" | "VACUUM" | "ANALYZE" | "ANALYSE" | "CHECKPOINT" => {
@@ -162,9 +169,12 @@ impl<'a> StatementParser<'a> {
         }
     }
 
-    /// Whether the word after the first is that of a role.
+    /// Whether the word after the first is that of a role, and not of a user mapping.
     fn names_a_role(&self) -> bool {
-        matches!(&self.parser.peek_nth_token(1).token, Token::Word(w)
+        let is_mapping = matches!(&self.parser.peek_nth_token(2).token, Token::Word(w)
+            if w.value.eq_ignore_ascii_case("MAPPING"));
+        !is_mapping
+            && matches!(&self.parser.peek_nth_token(1).token, Token::Word(w)
             if ["ROLE", "USER", "GROUP"].iter().any(|word| w.value.eq_ignore_ascii_case(word)))
     }
 

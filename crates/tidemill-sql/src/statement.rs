@@ -1,8 +1,15 @@
 //! A statement: Tidemill's own forms spelled out, everything else as the parser's tree.
 
+mod foreign;
+
 use sqlparser::ast;
 
 use crate::types::Type;
+
+pub use foreign::{
+    Child, CreateForeignTable, CreateMultiTenant, CreateServer, ForeignColumn, ForeignOption,
+    ForeignStatement, ForeignTableAction, ImportSchema, ImportSelection, MappedUser, OptionChange,
+};
 
 /// One statement of a string of them.
 #[derive(Debug, Clone)]
@@ -29,6 +36,7 @@ pub enum Statement {
     CreateStream(CreateStream),
     CreateTable(CreateTable),
     CreateTableAs(CreateTableAs),
+    Foreign(ForeignStatement),
     Truncate(Vec<Name>),
     AlterStream {
         if_exists: bool,

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use tidemill_sql::{Result, SqlError, SqlState};
 
+use super::foreign::{ForeignTableObject, ServerObject, UserMappingObject};
 use super::object::{PlainViewObject, StreamObject, TableObject, ViewObject};
 use super::{Change, FIRST_USER_OID};
 
@@ -44,6 +45,9 @@ pub struct Loaded {
     pub plain_views: Vec<(u32, PlainViewObject)>,
     pub comments: Vec<(u32, String, String)>,
     pub tables: Vec<(u32, TableObject)>,
+    pub servers: Vec<(u32, ServerObject)>,
+    pub user_mappings: Vec<(u32, UserMappingObject)>,
+    pub foreign_tables: Vec<(u32, ForeignTableObject)>,
 }
 
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -53,6 +57,9 @@ enum Row {
     View(ViewObject),
     PlainView(PlainViewObject),
     Table(TableObject),
+    Server(ServerObject),
+    UserMapping(UserMappingObject),
+    ForeignTable(ForeignTableObject),
 }
 
 fn failed(error: impl Into<redb::Error>) -> SqlError {
@@ -122,6 +129,9 @@ impl Store {
                 Row::View(view) => loaded.views.push((oid.value(), view)),
                 Row::PlainView(view) => loaded.plain_views.push((oid.value(), view)),
                 Row::Table(table) => loaded.tables.push((oid.value(), table)),
+                Row::Server(server) => loaded.servers.push((oid.value(), server)),
+                Row::UserMapping(mapping) => loaded.user_mappings.push((oid.value(), mapping)),
+                Row::ForeignTable(table) => loaded.foreign_tables.push((oid.value(), table)),
             }
         }
         let comments = transaction.open_table(COMMENTS).map_err(failed)?;
@@ -182,6 +192,9 @@ fn write(db: &Database, changes: &[Change<'_>], next_oid: u32, generation: u64) 
                 Change::PutView(oid, object) => (oid, Row::View(object.clone())),
                 Change::PutPlainView(oid, object) => (oid, Row::PlainView(object.clone())),
                 Change::PutTable(oid, object) => (oid, Row::Table(object.clone())),
+                Change::PutServer(oid, object) => (oid, Row::Server(object.clone())),
+                Change::PutUserMapping(oid, object) => (oid, Row::UserMapping(object.clone())),
+                Change::PutForeignTable(oid, object) => (oid, Row::ForeignTable(object.clone())),
                 Change::Remove(oid) => {
                     objects.remove(oid).map_err(failed)?;
                     comments.retain_in((oid, "")..(oid + 1, ""), |_, _| false).map_err(failed)?;

@@ -14,7 +14,7 @@ use tidemill_stream::view::{View, ViewId, ViewPlan, ViewTable};
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::{Stream, StreamObject, TableObject};
-use crate::value::ValueEncoder;
+use tidemill_sql::value::ValueEncoder;
 
 #[derive(Debug)]
 pub struct Table {

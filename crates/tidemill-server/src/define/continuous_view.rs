@@ -223,7 +223,7 @@ fn read_streams(server: &Server, create: &CreateView) -> Result<Vec<(u32, Stream
                     .with_position(name.position)
                     .with_hint("Join the view with the table when you read it."));
             }
-            Some(other @ (Relation::View(_) | Relation::PlainView(_))) => {
+            Some(other @ (Relation::View(_) | Relation::PlainView(_) | Relation::Foreign(_))) => {
                 let message = format!("\"{plain}\" is a {}, not a stream", other.kind());
                 return Err(SqlError::unsupported(message)
                     .with_position(name.position)

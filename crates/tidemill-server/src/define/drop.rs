@@ -37,6 +37,7 @@ pub async fn drop_objects(
                 Relation::View(_) => "Use DROP CONTINUOUS VIEW to remove a continuous view.",
                 Relation::Table(_) => "Use DROP TABLE to remove a table.",
                 Relation::PlainView(_) => "Use DROP VIEW to remove a view.",
+                Relation::Foreign(_) => "Use DROP FOREIGN TABLE to remove a foreign table.",
             };
             return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).with_hint(hint));
         }
@@ -54,7 +55,7 @@ pub async fn drop_objects(
         match relation {
             Relation::View(view) => server.engine.remove_view(view.id()),
             Relation::Table(table) => server.engine.remove_view(table.id()),
-            Relation::Stream(_) | Relation::PlainView(_) => {}
+            Relation::Stream(_) | Relation::PlainView(_) | Relation::Foreign(_) => {}
         }
     }
     Ok(notices)
@@ -68,6 +69,7 @@ pub(super) fn fits(relation: &Relation, kind: ObjectKind) -> bool {
             | (Relation::View(_), ObjectKind::View | ObjectKind::ContinuousView)
             | (Relation::PlainView(_), ObjectKind::View)
             | (Relation::Table(_), ObjectKind::Table)
+            | (Relation::Foreign(_), ObjectKind::ForeignTable)
     )
 }
 

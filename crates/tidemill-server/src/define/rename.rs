@@ -6,7 +6,10 @@ use tidemill_sql::statement::{AlterAction, Name};
 use tidemill_sql::{Result, SqlError, SqlState};
 
 use super::{exists, missing, plain_view, public};
-use crate::catalog::{Change, ContinuousView, PlainView, PlainViewObject, Relation, ViewObject};
+use crate::catalog::{
+    Change, ContinuousView, ForeignTable, ForeignTableObject, PlainView, PlainViewObject, Relation,
+    ViewObject,
+};
 use crate::pg::wire_error::Notice;
 use crate::query::Planner;
 
@@ -37,11 +40,11 @@ pub async fn alter_view(
     if catalog.get(to).is_some() {
         return Err(exists(to));
     }
-    rename_view(planner, view, to).await.map(|()| vec![])
+    rename(planner, view, to).await.map(|()| vec![])
 }
 
 /// The state stays where it is, as the engine knows views by their numbers; the views that name it name it anew.
-async fn rename_view(planner: &Planner, view: Relation, to: &str) -> Result<()> {
+pub(super) async fn rename(planner: &Planner, view: Relation, to: &str) -> Result<()> {
     let catalog = &planner.server.catalog;
     let from = view.name().to_string();
     let readers = plain_view::readers_after_renaming(catalog, &from, to)?;
@@ -54,6 +57,10 @@ async fn rename_view(planner: &Planner, view: Relation, to: &str) -> Result<()> 
         Relation::PlainView(view) => {
             let object = PlainViewObject { name: to.into(), ..view.object.clone() };
             Relation::PlainView(Arc::new(PlainView::new(view.oid, object)?))
+        }
+        Relation::Foreign(table) => {
+            let object = ForeignTableObject { name: to.into(), ..table.object.clone() };
+            Relation::Foreign(Arc::new(ForeignTable::new(table.oid, object)))
         }
         other @ (Relation::Stream(_) | Relation::Table(_)) => {
             return Err(SqlError::unsupported(format!("a {} cannot be renamed", other.kind())));
@@ -73,6 +80,7 @@ async fn rename_view(planner: &Planner, view: Relation, to: &str) -> Result<()> 
                 Relation::PlainView(view) => Change::PutPlainView(view.oid, &view.object),
                 Relation::Stream(stream) => Change::PutStream(stream.oid, &stream.object),
                 Relation::Table(table) => Change::PutTable(table.oid, &table.object),
+                Relation::Foreign(table) => Change::PutForeignTable(table.oid, &table.object),
             }];
             changes.extend(readers.iter().map(|reader| Change::PutPlainView(reader.oid, &reader.object)));
             catalog.persist(&changes)

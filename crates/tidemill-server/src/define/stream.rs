@@ -58,6 +58,16 @@ pub async fn alter_stream(
     action: AlterAction,
 ) -> Result<Vec<Notice>> {
     let _change = server.catalog.change.lock().await;
+    alter_stream_locked(server, name, if_exists, action)
+}
+
+/// As [`alter_stream`], for who holds the lock on changes.
+pub(super) fn alter_stream_locked(
+    server: &Server,
+    name: &Name,
+    if_exists: bool,
+    action: AlterAction,
+) -> Result<Vec<Notice>> {
     let name = public(name)?;
     let Some(stream) = server.catalog.stream(name) else {
         if if_exists {

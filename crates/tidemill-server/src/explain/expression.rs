@@ -17,7 +17,7 @@ use tidemill_sql::planner::display_name;
 use tidemill_sql::text::{Context, TimeZone};
 use tidemill_sql::types::{Scalar, Type};
 
-use crate::value::ValueEncoder;
+use tidemill_sql::value::ValueEncoder;
 
 type Expr = Arc<dyn PhysicalExpr>;
 

@@ -14,6 +14,8 @@ use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMer
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::memory::LazyMemoryExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
+use tidemill_federation::scan::ForeignScanExec;
+use tidemill_sql::name::quote_ident;
 use tidemill_stream::view::{StateExec, ViewId};
 
 use super::Views;
@@ -42,6 +44,10 @@ type Described = (String, Vec<(&'static str, String)>);
 fn described(plan: &Arc<dyn ExecutionPlan>, views: Views<'_>) -> Option<Described> {
     if let Some(state) = plan.downcast_ref::<StateExec>() {
         return Some(state_scan(state, views));
+    }
+    if let Some(scan) = plan.downcast_ref::<ForeignScanExec>() {
+        let remote = ("Remote SQL", scan.remote_sql().to_string());
+        return Some((format!("Foreign Scan on {}", quote_ident(scan.table())), vec![remote]));
     }
     if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
         return Some(aggregation(aggregate));

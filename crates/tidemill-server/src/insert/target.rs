@@ -42,6 +42,10 @@ impl Target {
                     .with_detail("Views are not automatically updatable.")
                     .with_hint("Insert into the stream or the table that it reads."))
             }
+            Some(Relation::Foreign(_)) => {
+                let error = SqlError::unsupported(format!("cannot insert into foreign table \"{plain}\""));
+                Err(error.with_position(name.position).with_hint("Foreign tables are only read so far."))
+            }
             None => {
                 let message = format!("relation \"{plain}\" does not exist");
                 Err(SqlError::new(SqlState::UNDEFINED_TABLE, message).with_position(name.position))

@@ -23,11 +23,11 @@ use super::interrupt::Shield;
 use super::wire::Wire;
 use super::{Session, Transaction};
 use crate::catalog::Relation;
-use crate::copy::{CopyColumn, CopyDecoder, CopyEncoder, CopyFormat};
 use crate::define::public;
 use crate::insert::{Fill, Target};
 use crate::pg::backend;
 use crate::pg::frontend::Frontend;
+use tidemill_sql::copy::{CopyColumn, CopyDecoder, CopyEncoder, CopyFormat};
 
 /// Rows of a COPY that goes on can be seen this much later at most, and as much again.
 const SHOW_WITHIN: Duration = Duration::from_millis(30);
@@ -135,6 +135,11 @@ impl Session {
         match self.server.catalog.get(public(name)?) {
             Some(Relation::PlainView(view)) => {
                 let message = format!("cannot copy from view \"{}\"", view.object.name);
+                Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
+                    .with_hint("Try the COPY (SELECT ...) TO variant."))
+            }
+            Some(Relation::Foreign(table)) => {
+                let message = format!("cannot copy from foreign table \"{}\"", table.object.name);
                 Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
                     .with_hint("Try the COPY (SELECT ...) TO variant."))
             }

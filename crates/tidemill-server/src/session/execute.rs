@@ -232,6 +232,12 @@ impl Session {
                 let work = define::create_table(&server, create, &planner, &context);
                 self.define(wire, "CREATE TABLE", work).await
             }
+            Statement::Foreign(statement) => {
+                let (tag, planner) = (statement.tag(), self.planning());
+                // What another server is asked can be interrupted; the change of the catalog is not.
+                let imported = define::foreign::ask(&server, &statement).await?;
+                self.define(wire, tag, define::foreign::carry_out(&planner, statement, imported)).await
+            }
             Statement::Truncate(names) => {
                 self.define(wire, "TRUNCATE TABLE", define::truncate(&server, &names)).await
             }

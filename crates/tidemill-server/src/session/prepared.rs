@@ -22,7 +22,7 @@ use super::wire::Wire;
 use super::{STATEMENTS_MAX, Session};
 use crate::insert::{InsertPlan, Parameter, Target};
 use crate::query;
-use crate::value::{ColumnBuilder, ValueEncoder};
+use tidemill_sql::value::{ColumnBuilder, ValueEncoder};
 
 /// A parsed and, where it has a plan, planned statement.
 pub struct Prepared {

@@ -16,7 +16,7 @@ use super::wire::Wire;
 use crate::pg::backend::{self, ColumnDesc, RowWriter};
 use crate::query::{Running, with_names};
 use crate::system::Snapshots;
-use crate::value::ValueEncoder;
+use tidemill_sql::value::ValueEncoder;
 
 /// The result of a statement that returns rows, read batch by batch.
 pub(super) struct Rows {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidemill_federation::pushdown::Pushdown;
 use tidemill_sql::text::TimeZone;
 
 use super::check::DateOrder;
@@ -48,6 +49,8 @@ pub struct Current {
     pub query_memory_limit_bytes: usize,
     /// What the writes of one transaction may use of memory before it commits.
     pub transaction_memory_limit_bytes: usize,
+    /// What is left to foreign servers.
+    pub pushdown: Pushdown,
     min_severity: Severity,
     changed: bool,
 }
@@ -85,6 +88,11 @@ impl Current {
             zone: TimeZone::parse(&text("TimeZone")).unwrap_or(TimeZone::UTC),
             query_memory_limit_bytes: bytes("query_memory_limit"),
             transaction_memory_limit_bytes: bytes("transaction_memory_limit"),
+            pushdown: Pushdown {
+                filters: value("enable_foreign_filters") == Value::Bool(true),
+                aggregates: value("enable_foreign_aggregates") == Value::Bool(true),
+                top_k: value("enable_foreign_top_k") == Value::Bool(true),
+            },
             min_severity: match text("client_min_messages").as_str() {
                 "error" => Severity::Error,
                 "warning" => Severity::Warning,

@@ -44,6 +44,12 @@ settings! {
         "commit_delay": quantity(0, 100_000, Unit::Microseconds), "0", Postmaster,
             "Sets how long a group commit gathers the inserts of other sessions before it syncs.";
     }
+    "Foreign Servers", Honoured => {
+        "enable_foreign_filters": Kind::Bool, "on", User,
+            "Lets foreign servers judge conditions and stop at a LIMIT.";
+        "enable_foreign_aggregates": Kind::Bool, "on", User, "Lets foreign servers fold rows into partial aggregates.";
+        "enable_foreign_top_k": Kind::Bool, "on", User, "Lets foreign servers find the first rows of an order.";
+    }
     "Reporting and Logging", Honoured => {
         "log_min_messages": Kind::Enum {
                 values: &["debug5", "debug4", "debug3", "debug2", "debug1", "info", "notice", "warning", "error", "log",

@@ -13,7 +13,7 @@ use tidemill_stream::stream::ARRIVAL;
 use super::datatype::{self, DataType};
 use super::namespace::{OWNER_OID, namespace_oid};
 use super::{FUNCTION_RESULT, Fillers, PG_CATALOG, Rows, Snapshot, SystemRelation, all};
-use crate::catalog::{Relation, Table};
+use crate::catalog::{ForeignTable, ForeignTableColumn, Relation, Table};
 use crate::tables::SCHEMA;
 
 pub(super) const FILLERS: Fillers = &[
@@ -45,6 +45,8 @@ pub struct Attribute {
     pub not_null: bool,
     /// The number and the text of its default.
     pub default: Option<(u32, String)>,
+    /// Of a foreign table's column.
+    pub options: Option<Vec<String>>,
 }
 
 impl Class {
@@ -59,13 +61,14 @@ impl Class {
             }
             Relation::Table(table) => return Self::of_table(table),
             Relation::PlainView(view) => ('v', None, view.columns().to_vec()),
+            Relation::Foreign(table) => return Self::of_foreign(table),
         };
         // The arrival time comes after the columns that were declared, as in PipelineDB 1.x.
         let (arrival, declared): (Vec<_>, Vec<_>) =
             columns.into_iter().partition(|(name, _)| kind == 'f' && name == ARRIVAL);
         let columns = declared.into_iter().chain(arrival).map(|(name, ty)| {
             let row = datatype::of_type(ty)?;
-            Ok(Attribute { name, ty: row, typmod: ty.typmod, not_null: false, default: None })
+            Ok(Attribute { name, ty: row, typmod: ty.typmod, not_null: false, default: None, options: None })
         });
         Ok(Self {
             oid: relation.oid(),
@@ -73,6 +76,27 @@ impl Class {
             name: relation.name().to_string(),
             kind,
             options,
+            columns: columns.collect::<Result<_>>()?,
+        })
+    }
+
+    fn of_foreign(table: &ForeignTable) -> Result<Self> {
+        let columns = table.object.columns.iter().map(|ForeignTableColumn { column, options }| {
+            Ok(Attribute {
+                name: column.name.clone(),
+                ty: datatype::of_type(column.ty)?,
+                typmod: column.ty.typmod,
+                not_null: column.not_null,
+                default: None,
+                options: (!options.is_empty()).then(|| options.shown()),
+            })
+        });
+        Ok(Self {
+            oid: table.oid,
+            schema: SCHEMA,
+            name: table.object.name.clone(),
+            kind: 'f',
+            options: None,
             columns: columns.collect::<Result<_>>()?,
         })
     }
@@ -85,6 +109,7 @@ impl Class {
                 typmod: column.ty.typmod,
                 not_null: column.not_null,
                 default: table.default(i).map(|default| (column.default_oid, default.shown(column.ty))),
+                options: None,
             })
         });
         Ok(Self {
@@ -105,7 +130,7 @@ impl Class {
             };
             let name = column.name.to_string();
             let (typmod, not_null) = (column.ty.typmod, column.not_null);
-            Ok(Attribute { name, ty, typmod, not_null, default: None })
+            Ok(Attribute { name, ty, typmod, not_null, default: None, options: None })
         });
         Ok(Self {
             oid: relation.oid,
@@ -171,6 +196,7 @@ fn attributes(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
                 ("atthasdef", column.default.is_some().into()),
                 ("attislocal", true.into()),
                 ("attcollation", column.ty.collation.into()),
+                ("attfdwoptions", column.options.into()),
             ])?;
         }
     }
@@ -202,7 +228,7 @@ pub fn definition(relation: &Relation) -> Option<String> {
     let query = match relation {
         Relation::View(view) => &view.object.query,
         Relation::PlainView(view) => &view.object.query,
-        Relation::Stream(_) | Relation::Table(_) => return None,
+        Relation::Stream(_) | Relation::Table(_) | Relation::Foreign(_) => return None,
     };
     Some(format!(" {};", query.trim().trim_end_matches(';')))
 }
@@ -212,6 +238,6 @@ pub fn disk_bytes(relation: &Relation) -> u64 {
     match relation {
         Relation::View(view) => view.view.disk_bytes(),
         Relation::Table(table) => table.view.disk_bytes(),
-        Relation::Stream(_) | Relation::PlainView(_) => 0,
+        Relation::Stream(_) | Relation::PlainView(_) | Relation::Foreign(_) => 0,
     }
 }

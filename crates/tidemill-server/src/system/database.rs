@@ -46,7 +46,7 @@ fn statistics(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
     let inserted = snapshot.relations.iter().filter_map(|relation| match relation {
         crate::catalog::Relation::Stream(stream) => Some(stream.stats.rows.load(Relaxed)),
         crate::catalog::Relation::Table(table) => Some(table.stream.stats.rows.load(Relaxed)),
-        crate::catalog::Relation::View(_) | crate::catalog::Relation::PlainView(_) => None,
+        _ => None,
     });
     rows.add([
         ("datid", DATABASE_OID.into()),

@@ -5,7 +5,7 @@ use tidemill_sql::types::{Scalar, Type};
 
 use super::class::{self, Attribute, Class};
 use super::datatype::DataType;
-use super::foreign::{SERVER, WRAPPER};
+use super::foreign;
 use super::namespace::NAMESPACES;
 use super::role::ROLES;
 use super::{Fillers, INFORMATION_SCHEMA, PG_CATALOG, Rows, Snapshot};
@@ -213,34 +213,41 @@ fn character_sets(_: &Snapshot, rows: &mut Rows) -> Result<()> {
 }
 
 fn foreign_tables(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
-    for class in Class::every(snapshot)?.into_iter().filter(|c| c.kind == 'f') {
+    for relation in &snapshot.relations {
+        let Some(server) = foreign::server_of(snapshot, relation) else { continue };
         rows.add([
             ("foreign_table_catalog", DATABASE.into()),
-            ("foreign_table_schema", class.schema.into()),
-            ("foreign_table_name", class.name.into()),
+            ("foreign_table_schema", SCHEMA.into()),
+            ("foreign_table_name", relation.name().into()),
             ("foreign_server_catalog", DATABASE.into()),
-            ("foreign_server_name", SERVER.into()),
+            ("foreign_server_name", server.into()),
         ])?;
     }
     Ok(())
 }
 
-fn foreign_servers(_: &Snapshot, rows: &mut Rows) -> Result<()> {
-    rows.add([
-        ("foreign_server_catalog", DATABASE.into()),
-        ("foreign_server_name", SERVER.into()),
-        ("foreign_data_wrapper_catalog", DATABASE.into()),
-        ("foreign_data_wrapper_name", WRAPPER.into()),
-        ("authorization_identifier", ROLES[0].name.into()),
-    ])
+fn foreign_servers(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
+    for (server, wrapper) in foreign::all_servers(snapshot) {
+        rows.add([
+            ("foreign_server_catalog", DATABASE.into()),
+            ("foreign_server_name", server.into()),
+            ("foreign_data_wrapper_catalog", DATABASE.into()),
+            ("foreign_data_wrapper_name", wrapper.into()),
+            ("authorization_identifier", ROLES[0].name.into()),
+        ])?;
+    }
+    Ok(())
 }
 
 fn foreign_data_wrappers(_: &Snapshot, rows: &mut Rows) -> Result<()> {
-    rows.add([
-        ("foreign_data_wrapper_catalog", DATABASE.into()),
-        ("foreign_data_wrapper_name", WRAPPER.into()),
-        ("authorization_identifier", ROLES[0].name.into()),
-    ])
+    for (_, name) in foreign::all_wrappers() {
+        rows.add([
+            ("foreign_data_wrapper_catalog", DATABASE.into()),
+            ("foreign_data_wrapper_name", name.into()),
+            ("authorization_identifier", ROLES[0].name.into()),
+        ])?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

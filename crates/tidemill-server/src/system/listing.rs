@@ -65,7 +65,7 @@ fn statistics(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
             Relation::View(view) => (0, view.view.size().0),
             Relation::Table(table) => (table.stream.stats.rows.load(Ordering::Relaxed), table.view.size().0),
             // It has no rows of its own.
-            Relation::PlainView(_) => continue,
+            Relation::PlainView(_) | Relation::Foreign(_) => continue,
         };
         rows.add([
             ("relid", relation.oid().into()),

@@ -6,7 +6,7 @@ use tidemill_sql::Result;
 use super::comment::DATABASE_OID;
 use super::namespace::OWNER_OID;
 use super::{Fillers, PG_CATALOG, Rows, Snapshot, Value};
-use crate::activity::State;
+use crate::activity::{State, without_passwords};
 use crate::tables::DATABASE;
 
 pub(super) const FILLERS: Fillers = &[
@@ -35,7 +35,7 @@ fn statements(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
     for (name, prepared) in snapshot.session.statements.iter().filter(|(name, _)| !name.is_empty()) {
         rows.add([
             ("name", name.as_str().into()),
-            ("statement", prepared.text().into()),
+            ("statement", without_passwords(prepared.text()).into_owned().into()),
             ("prepare_time", Value::Time(prepared.prepared_us)),
             ("from_sql", prepared.from_sql.into()),
         ])?;

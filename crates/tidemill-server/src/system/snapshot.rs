@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tidemill_sql::planner::vars;
 use tidemill_sql::{Result, SqlError, SqlState};
 
-use crate::catalog::{Comments, Relation};
+use crate::catalog::{Comments, ForeignServer, Relation};
 use crate::server::Server;
 use crate::session::{Declared, Prepared};
 use crate::settings::{Scope, SessionSettings};
@@ -21,6 +21,7 @@ pub struct Snapshot {
     pub session: SessionInfo,
     /// Streams and views, by number.
     pub relations: Vec<Relation>,
+    pub servers: Vec<Arc<ForeignServer>>,
     pub comments: Arc<Comments>,
     /// Microseconds since 1970.
     pub taken_us: i64,
@@ -51,8 +52,9 @@ pub struct SettingChange {
 
 impl Snapshot {
     fn take(server: Arc<Server>, session: SessionInfo) -> Self {
-        let (relations, comments) = (server.catalog.relations(), server.catalog.comments());
-        Self { server, session, relations, comments, taken_us: vars::now_us() }
+        let catalog = &server.catalog;
+        let (relations, servers, comments) = (catalog.relations(), catalog.servers(), catalog.comments());
+        Self { server, session, relations, servers, comments, taken_us: vars::now_us() }
     }
 }
 

@@ -122,6 +122,14 @@ impl Key {
     }
 }
 
+/// The value that a call of [`Key`] makes the key of.
+pub fn keyed_value(expr: &Expr) -> Option<&Expr> {
+    match expr {
+        Expr::ScalarFunction(function) if Key::is_call(expr) => function.args.first(),
+        _ => None,
+    }
+}
+
 impl ScalarUDFImpl for Key {
     fn name(&self) -> &str {
         "sort_key"

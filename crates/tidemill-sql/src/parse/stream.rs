@@ -22,16 +22,18 @@ impl StatementParser<'_> {
         } else if self.words(&["CREATE", "EXTENSION"]) {
             self.create_extension()
         } else if self.words(&["CREATE", "STREAM"]) {
-            self.create_stream(false)
+            self.create_stream()
         } else if self.words(&["CREATE", "FOREIGN", "TABLE"]) {
-            self.create_stream(true)
+            self.create_foreign_table()
         } else if self.words(&["CREATE", "CONTINUOUS", "TRANSFORM"]) {
             Err(SqlError::unsupported("CREATE CONTINUOUS TRANSFORM is not supported yet")
                 .with_position(1)
                 .with_hint(
                     "A continuous view over the same stream can select and filter; transforms come later.",
                 ))
-        } else if self.words(&["ALTER", "STREAM"]) || self.words(&["ALTER", "FOREIGN", "TABLE"]) {
+        } else if self.words(&["ALTER", "FOREIGN", "TABLE"]) {
+            self.alter_foreign_table()
+        } else if self.words(&["ALTER", "STREAM"]) {
             self.alter(true)
         } else if self.words(&["ALTER", "CONTINUOUS", "VIEW"]) || self.words(&["ALTER", "VIEW"]) {
             self.alter(false)
@@ -143,7 +145,7 @@ impl StatementParser<'_> {
         Ok(if call { self.positions.slice(start, end).trim_end().to_string() } else { value })
     }
 
-    fn create_stream(&mut self, foreign: bool) -> Result<Statement> {
+    fn create_stream(&mut self) -> Result<Statement> {
         let if_not_exists = self.words(&["IF", "NOT", "EXISTS"]);
         let name = self.name()?;
         let (mut columns, mut like) = (Vec::new(), None);
@@ -157,18 +159,7 @@ impl StatementParser<'_> {
             }
         }
         self.expect(&Token::RParen)?;
-        let mut server = None;
-        if foreign {
-            self.expect_word("SERVER")?;
-            server = Some(self.identifier()?);
-            let position = self.next_position();
-            if self.word("OPTIONS") {
-                return Err(
-                    SqlError::unsupported("OPTIONS of a stream are not supported").with_position(position)
-                );
-            }
-        }
-        Ok(Statement::CreateStream(CreateStream { if_not_exists, name, columns, like, server }))
+        Ok(Statement::CreateStream(CreateStream { if_not_exists, name, columns, like, server: None }))
     }
 
     /// The name and the type of a column.

@@ -256,3 +256,84 @@ fn token_soup_never_panics() {
         }
     }
 }
+
+#[test]
+fn foreign_servers_have_statements_of_their_own() {
+    use crate::statement::{
+        ForeignStatement as F, ForeignTableAction, ImportSelection, MappedUser, OptionChange,
+    };
+    let foreign = |sql| match one(sql) {
+        Statement::Foreign(statement) => statement,
+        other => panic!("{sql}: {other:?}"),
+    };
+    let F::AlterServer { version: None, options, .. } = foreign(
+        "ALTER SERVER s OPTIONS (ADD a '1', SET b '2', DROP c, d '4', set 'x', ADD drop 'y', DROP add)",
+    ) else {
+        panic!()
+    };
+    let shown: Vec<_> = options
+        .iter()
+        .map(|change| match change {
+            OptionChange::Add(o) => format!("add {} {}", o.name, o.value),
+            OptionChange::Set(o) => format!("set {} {}", o.name, o.value),
+            OptionChange::Drop(name) => format!("drop {name}"),
+        })
+        .collect();
+    assert_eq!(shown, ["add a 1", "set b 2", "drop c", "add d 4", "add set x", "add drop y", "drop add"]);
+    let F::CreateUserMapping { user: MappedUser::Named(user), .. } =
+        foreign("CREATE USER MAPPING FOR \"Public\" SERVER s OPTIONS (password 'x')")
+    else {
+        panic!()
+    };
+    assert_eq!(user, "Public");
+    let F::ImportSchema(import) =
+        foreign("IMPORT FOREIGN SCHEMA \"A b\" EXCEPT (x, \"Y\") FROM SERVER s INTO public")
+    else {
+        panic!()
+    };
+    assert_eq!(import.remote, "A b");
+    assert_eq!(import.selection, ImportSelection::Except(vec!["x".into(), "Y".into()]));
+    let F::AlterTable { actions, .. } =
+        foreign("ALTER FOREIGN TABLE t ADD c int NOT NULL, DROP COLUMN IF EXISTS d, OPTIONS (SET a 'b')")
+    else {
+        panic!()
+    };
+    assert!(matches!(
+        actions.as_slice(),
+        [
+            ForeignTableAction::AddColumn { .. },
+            ForeignTableAction::DropColumn { if_exists: true, .. },
+            ForeignTableAction::Options(_)
+        ]
+    ));
+    let end = "syntax error at end of input".to_string();
+    assert_eq!(error("ALTER SERVER s"), (end.clone(), Some(15)));
+    assert_eq!(error("CREATE FOREIGN TABLE t (a int)"), (end.clone(), Some(31)));
+    assert_eq!(error("CREATE USER MAPPING FOR u SERVER s OPTIONS (a"), (end, Some(46)));
+    assert_eq!(error("DROP SERVER s.t"), ("syntax error at or near \".\"".into(), Some(14)));
+}
+
+#[test]
+fn node_filters_become_a_part_of_the_name() {
+    let parsed = |sql: &str| match one(sql) {
+        Statement::Sql(statement) => statement.to_string().replace('\u{1}', "|"),
+        other => panic!("{sql}: {other:?}"),
+    };
+    for (sql, wanted) in [
+        (
+            "SELECT 1 FROM T IN ('/a/','/b/') WHERE x IN ('c')",
+            "SELECT 1 FROM \"t|/a/|/b/\" AS \"t\" WHERE x IN ('c')",
+        ),
+        ("SELECT 1 FROM s.\"T\" IN ('/a/') AS u", "SELECT 1 FROM s.\"T|/a/\" AS u"),
+        (
+            "SELECT 1 FROM t IN ('/a/') u JOIN v IN ('/b/') ON true",
+            "SELECT 1 FROM \"t|/a/\" u JOIN \"v|/b/\" AS \"v\" ON true",
+        ),
+        ("SELECT a IS DISTINCT FROM b IN ('x')", "SELECT a IS DISTINCT FROM b IN ('x')"),
+        ("SELECT 1 FROM (SELECT 1 FROM t IN ('/a/'))", "SELECT 1 FROM (SELECT 1 FROM \"t|/a/\" AS \"t\")"),
+    ] {
+        assert_eq!(parsed(sql), wanted, "{sql}");
+    }
+    let unsupported = "nodes can be chosen in queries only so far".to_string();
+    assert_eq!(error("DELETE FROM t IN ('/a/')"), (unsupported, Some(15)));
+}

@@ -8,6 +8,7 @@ mod copy;
 mod crash;
 mod cursor;
 mod dictionary;
+mod foreign;
 mod full_disk;
 mod postgres;
 mod psql;

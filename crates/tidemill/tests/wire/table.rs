@@ -265,3 +265,19 @@ async fn changes_at_the_same_time_are_all_there() {
     let found = rows(&client, "SELECT name, count(*), min(id) FROM t GROUP BY name ORDER BY name").await;
     assert_eq!(found, [["counter", "1", "80"], ["kept", "80", "1000"]]);
 }
+
+/// Each side of the union has its own constant, which counts in the order of the whole.
+#[tokio::test]
+async fn first_rows_of_a_union_with_constants_are_the_first() {
+    let (_dir, _server, client) = start().await;
+    client
+        .batch_execute("CREATE TABLE many AS SELECT x AS id FROM generate_series(1, 1000) AS x")
+        .await
+        .unwrap();
+    let query =
+        "SELECT url, id FROM (SELECT id, 'a' AS url FROM many UNION ALL SELECT id, 'b' FROM many) AS u
+                 ORDER BY url DESC, id LIMIT 3";
+    for _ in 0..20 {
+        assert_eq!(rows(&client, query).await, [["b", "1"], ["b", "2"], ["b", "3"]]);
+    }
+}

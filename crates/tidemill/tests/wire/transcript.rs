@@ -136,3 +136,9 @@ async fn a_sleep_can_be_cancelled() {
     let (_sleeper, outcome) = sleeping.await.unwrap();
     assert_eq!(outcome.unwrap_err().code().unwrap().code(), "57014");
 }
+
+#[tokio::test]
+async fn foreign_servers_are_defined_and_shown_as_postgresql_does() {
+    let dir = tempfile::tempdir().unwrap();
+    compare(&Server::start(dir.path()), "foreign");
+}

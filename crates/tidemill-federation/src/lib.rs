@@ -1,0 +1,19 @@
+//! Foreign servers: connectors, pushdown, execution.
+
+pub mod connector;
+pub mod deparse;
+pub mod multi_tenant;
+pub mod option;
+pub mod postgres;
+pub mod pushdown;
+pub mod scan;
+pub mod server;
+pub mod snapshot;
+pub mod table;
+pub mod wrapper;
+
+pub use multi_tenant::MultiTenantTable;
+pub use option::{Options, Place};
+pub use server::Server;
+pub use table::{ForeignColumn, ForeignTable, TableDefinition};
+pub use wrapper::Wrapper;

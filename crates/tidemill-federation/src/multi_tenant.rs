@@ -1,0 +1,170 @@
+//! Multi-tenant tables: tables of one shape on several servers, read as one.
+//!
+//! A multi-tenant table is a view over its children, so that what the optimizer does to views it does here: conditions and
+//! LIMIT go to each child, and a condition on [`URL`] leaves children out.
+//!
+//! ```text
+//! t IN ('/a/', '/b/')  =>  Union
+//!                            Projection: x, '/a/' AS __spd_url
+//!                              TableScan: t__a__0
+//!                            Projection: x, '/b/' AS __spd_url
+//!                              TableScan: t__b__0
+//! ```
+
+use std::sync::Arc;
+
+use datafusion::catalog::TableProvider;
+use datafusion::common::{Column, ScalarValue, TableReference};
+use datafusion::datasource::{ViewTable, provider_as_source};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
+use tidemill_sql::planner::plan_error;
+use tidemill_sql::types::{Scalar, Type};
+use tidemill_sql::{Result, SqlError, SqlState};
+
+use crate::connector::Connector;
+use crate::option::{Check, OptionSpec, Options, Place, Support};
+use crate::table::ForeignTable;
+
+/// The wrapper of the servers of multi-tenant tables, as PGSpider calls it.
+pub const WRAPPER: &str = "pgspider_core_fdw";
+/// The column that tells the node of a row.
+pub const URL: &str = "__spd_url";
+/// Children of a table at most.
+pub const CHILDREN_MAX: usize = 1000;
+
+const OWN_SERVERS: Support = Support::NoEffect("children are reached by servers of their own");
+
+/// PGSpider's parents tell where PGSpider itself is.
+pub const OPTIONS: &[OptionSpec] = &[
+    OptionSpec::new("host", &[Place::Server], Check::Text, OWN_SERVERS),
+    OptionSpec::new("port", &[Place::Server], Check::Port, OWN_SERVERS),
+    OptionSpec::new("dbname", &[Place::Server], Check::Text, OWN_SERVERS),
+    OptionSpec::new("user", &[Place::UserMapping], Check::Text, OWN_SERVERS),
+    OptionSpec::new("password", &[Place::UserMapping], Check::Text, OWN_SERVERS),
+];
+
+/// There is nothing to connect to: the children have servers.
+pub fn no_connector(name: &str, _: &Options, _: &Options) -> Result<Arc<dyn Connector>> {
+    let message = format!("server \"{name}\" has multi-tenant tables only");
+    Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
+        .with_hint("Name a server that has the tables, such as one of postgres_fdw."))
+}
+
+/// The server and the number in the name of a child: `table__server__0`.
+pub fn child_of<'n>(table: &str, name: &'n str) -> Option<(&'n str, u32)> {
+    let (server, number) = name.strip_prefix(table)?.strip_prefix("__")?.rsplit_once("__")?;
+    let digits = !server.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    Some((server, number.parse().ok().filter(|_| digits)?))
+}
+
+/// A multi-tenant table with the children that a query reads.
+#[derive(Debug)]
+pub struct MultiTenantTable {
+    pub name: String,
+    pub columns: Vec<(String, Type)>,
+    pub children: Vec<ChildTable>,
+}
+
+/// A child and its node.
+#[derive(Debug)]
+pub struct ChildTable {
+    /// As messages name it.
+    pub name: String,
+    /// The server's name.
+    pub server: String,
+    pub table: Arc<ForeignTable>,
+}
+
+impl ChildTable {
+    /// What rows have in [`URL`].
+    pub fn url(&self) -> String {
+        format!("/{}/", self.server)
+    }
+}
+
+impl MultiTenantTable {
+    /// With the children on these nodes only.
+    pub fn on_nodes(mut self, nodes: &[&str]) -> Result<Self> {
+        let known: Vec<_> = self.children.iter().map(ChildTable::url).collect();
+        if let Some(unknown) = nodes.iter().find(|node| !known.iter().any(|url| url == *node)) {
+            let message = format!("table \"{}\" has no node \"{unknown}\"", self.name);
+            let mut known = known;
+            known.dedup();
+            return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message)
+                .with_hint(format!("Its nodes are: {}.", known.join(", "))));
+        }
+        self.children.retain(|child| nodes.contains(&child.url().as_str()));
+        Ok(self)
+    }
+
+    /// The table for the planner.
+    pub fn provider(&self) -> Result<Arc<dyn TableProvider>> {
+        let mut plan: Option<LogicalPlanBuilder> = None;
+        for child in &self.children {
+            let scan = LogicalPlanBuilder::from(self.child(child)?);
+            plan = Some(match plan {
+                None => scan,
+                Some(before) => before.union(scan.build().map_err(plan_error)?).map_err(plan_error)?,
+            });
+        }
+        let Some(plan) = plan else {
+            let message = format!("multi-tenant table \"{}\" has no children", self.name);
+            let hint = format!("A child is a foreign table \"{}__server__0\" of that server.", self.name);
+            return Err(SqlError::new(SqlState::FDW_TABLE_NOT_FOUND, message).with_hint(hint));
+        };
+        Ok(Arc::new(ViewTable::new(plan.build().map_err(plan_error)?, None)))
+    }
+
+    /// The rows of a child with the table's columns.
+    fn child(&self, child: &ChildTable) -> Result<LogicalPlan> {
+        let reference = TableReference::bare(child.name.clone());
+        let schema = child.table.schema();
+        let columns = self.columns.iter().map(|(name, ty)| {
+            if name == URL && *ty == Type::new(Scalar::Text) {
+                return Ok(lit(ScalarValue::Utf8(Some(child.url()))).alias(URL));
+            }
+            let found = schema.field_with_name(name).ok().map(Type::of_field).transpose()?;
+            match found {
+                Some(found) if found.oid() == ty.oid() => {
+                    Ok(Expr::Column(Column::new(Some(reference.clone()), name.as_str())))
+                }
+                found => Err(self.unlike(child, name, *ty, found)),
+            }
+        });
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        let source = provider_as_source(Arc::clone(&child.table) as _);
+        LogicalPlanBuilder::scan(reference.clone(), source, None)
+            .and_then(|scan| scan.project(columns))
+            .and_then(LogicalPlanBuilder::build)
+            .map_err(plan_error)
+    }
+
+    fn unlike(&self, child: &ChildTable, name: &str, wanted: Type, found: Option<Type>) -> SqlError {
+        let ChildTable { name: table, server, .. } = child;
+        let what = format!("column \"{name}\" of table \"{}\"", self.name);
+        let of_child = format!("its child \"{table}\" of server \"{server}\"");
+        match found {
+            None => SqlError::new(SqlState::UNDEFINED_COLUMN, format!("{what} is not in {of_child}")),
+            Some(found) => {
+                let (wanted, found) = (wanted.with_typmod(-1).display(), found.with_typmod(-1).display());
+                let message = format!("{what} is of type {wanted}, in {of_child} of type {found}");
+                SqlError::new(SqlState::FDW_INVALID_DATA_TYPE, message)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children_are_found_by_name() {
+        assert_eq!(child_of("t", "t__pg1__0"), Some(("pg1", 0)));
+        assert_eq!(child_of("t", "t__a__b__12"), Some(("a__b", 12)));
+        for other in ["t", "t__pg1", "t__pg1__x", "t__pg1__+1", "t____0", "u__pg1__0", "t_pg1__0", "t__pg1__"]
+        {
+            assert_eq!(child_of("t", other), None, "{other}");
+        }
+    }
+}

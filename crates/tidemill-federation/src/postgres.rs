@@ -1,0 +1,213 @@
+//! PostgreSQL, and whatever speaks its protocol.
+
+mod connect;
+mod error;
+mod import;
+mod scan;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::execution::SendableRecordBatchStream;
+use tidemill_sql::statement::ImportSelection;
+use tidemill_sql::types::{Scalar, Type};
+use tidemill_sql::{Result, SqlError, SqlState};
+use tokio_postgres::Config;
+
+use crate::connector::{Capabilities, Connector, ImportedTable, RemoteQuery};
+use crate::option::{Check, OptionSpec, Options, Place, Support, parse_bool};
+use crate::snapshot::Shared;
+use connect::Pool;
+
+/// How long a connection may take to be there, unless the server's options say.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const PORT: u16 = 5432;
+const HOST: &str = "localhost";
+const USER: &str = "postgres";
+
+const SERVER: &[Place] = &[Place::Server];
+const MAPPING: &[Place] = &[Place::UserMapping];
+const SERVER_AND_TABLE: &[Place] = &[Place::Server, Place::Table];
+const TABLE: &[Place] = &[Place::Table];
+const COLUMN: &[Place] = &[Place::Column];
+const IMPORT: &[Place] = &[Place::Import];
+
+const NO_COSTS: Support = Support::NoEffect("costs are not estimated");
+const READ_ONLY: Support = Support::NoEffect("foreign tables are only read");
+const NO_CURSOR: Support = Support::NoEffect("rows come without a cursor");
+
+/// The options of `postgres_fdw`, in its order.
+pub const OPTIONS: &[OptionSpec] = &[
+    OptionSpec::new("service", SERVER, Check::Text, Support::No),
+    OptionSpec::new("passfile", SERVER, Check::Text, Support::No),
+    OptionSpec::new("channel_binding", SERVER, Check::Text, Support::No),
+    OptionSpec::new("connect_timeout", SERVER, Check::Count, Support::Yes),
+    OptionSpec::new("dbname", SERVER, Check::Text, Support::Yes),
+    OptionSpec::new("host", SERVER, Check::Text, Support::Yes),
+    OptionSpec::new("hostaddr", SERVER, Check::Text, Support::Yes),
+    OptionSpec::new("port", SERVER, Check::Port, Support::Yes),
+    OptionSpec::new("options", SERVER, Check::Text, Support::Yes),
+    OptionSpec::new("application_name", SERVER, Check::Text, Support::Yes),
+    OptionSpec::new("keepalives", SERVER, Check::Count, Support::Yes),
+    OptionSpec::new("keepalives_idle", SERVER, Check::Count, Support::Yes),
+    OptionSpec::new("keepalives_interval", SERVER, Check::Count, Support::Yes),
+    OptionSpec::new("keepalives_count", SERVER, Check::Count, Support::Yes),
+    OptionSpec::new("tcp_user_timeout", SERVER, Check::Count, Support::Yes),
+    // There is no TLS yet.
+    OptionSpec::new("sslmode", SERVER, Check::OneOf(&["disable", "allow", "prefer"]), Support::Yes),
+    OptionSpec::new("sslcert", &[Place::Server, Place::UserMapping], Check::Text, Support::No),
+    OptionSpec::new("sslkey", &[Place::Server, Place::UserMapping], Check::Text, Support::No),
+    OptionSpec::new("sslrootcert", SERVER, Check::Text, Support::No),
+    OptionSpec::new("sslcrl", SERVER, Check::Text, Support::No),
+    OptionSpec::new("target_session_attrs", SERVER, Check::Text, Support::No),
+    OptionSpec::new("fdw_startup_cost", SERVER, Check::Text, NO_COSTS),
+    OptionSpec::new("fdw_tuple_cost", SERVER, Check::Text, NO_COSTS),
+    OptionSpec::new("extensions", SERVER, Check::Text, Support::NoEffect("functions of extensions run here")),
+    OptionSpec::new("keep_connections", SERVER, Check::Bool, Support::Yes),
+    OptionSpec::new("parallel_commit", SERVER, Check::Bool, READ_ONLY),
+    OptionSpec::new("user", MAPPING, Check::Text, Support::Yes),
+    OptionSpec::new("password", MAPPING, Check::Text, Support::Yes),
+    OptionSpec::new("sslpassword", MAPPING, Check::Text, Support::No),
+    OptionSpec::new("password_required", MAPPING, Check::Bool, Support::NoEffect("there is one user")),
+    OptionSpec::new("schema_name", TABLE, Check::Text, Support::Yes),
+    OptionSpec::new("table_name", TABLE, Check::Text, Support::Yes),
+    OptionSpec::new("column_name", COLUMN, Check::Text, Support::Yes),
+    OptionSpec::new("use_remote_estimate", SERVER_AND_TABLE, Check::Bool, NO_COSTS),
+    OptionSpec::new("updatable", SERVER_AND_TABLE, Check::Bool, READ_ONLY),
+    OptionSpec::new("truncatable", SERVER_AND_TABLE, Check::Bool, READ_ONLY),
+    OptionSpec::new("fetch_size", SERVER_AND_TABLE, Check::Positive, NO_CURSOR),
+    OptionSpec::new("batch_size", SERVER_AND_TABLE, Check::Positive, READ_ONLY),
+    OptionSpec::new(
+        "async_capable",
+        SERVER_AND_TABLE,
+        Check::Bool,
+        Support::NoEffect("servers are always read at the same time"),
+    ),
+    OptionSpec::new("import_not_null", IMPORT, Check::Bool, Support::Yes),
+    OptionSpec::new(
+        "import_collate",
+        IMPORT,
+        Check::Bool,
+        Support::NoEffect("texts are compared by their bytes"),
+    ),
+    OptionSpec::new("import_default", IMPORT, Check::OneOf(&["false", "off", "0"]), Support::Yes),
+    OptionSpec::new("import_generated", IMPORT, Check::Bool, READ_ONLY),
+];
+
+static CAPABILITIES: Capabilities =
+    Capabilities { comparable, byte_order: " COLLATE \"C\"", limit: true, order: true, aggregates: true };
+
+/// The types whose comparisons are the same there and here.
+fn comparable(ty: Type) -> bool {
+    use Scalar::*;
+    let scalar = matches!(
+        ty.scalar,
+        Bool | Int2
+            | Int4
+            | Int8
+            | Float4
+            | Float8
+            | Text
+            | Varchar
+            | Name
+            | Bytea
+            | Date
+            | Time
+            | Timestamp
+            | Timestamptz
+            | Uuid
+            | Oid
+    );
+    scalar && !ty.array
+}
+
+pub fn connector(name: &str, server: &Options, mapping: &Options) -> Result<Arc<dyn Connector>> {
+    let (config, address) = config(server, mapping)?;
+    let connect_timeout = match number(server, "connect_timeout")? {
+        None | Some(0) => CONNECT_TIMEOUT,
+        Some(seconds) => Duration::from_secs(seconds),
+    };
+    let keeps = server.get("keep_connections").and_then(parse_bool).unwrap_or(true);
+    Ok(Arc::new(Postgres { pool: Arc::new(Pool::new(name, address, config, connect_timeout, keeps)) }))
+}
+
+fn config(server: &Options, mapping: &Options) -> Result<(Config, String)> {
+    let mut config = Config::new();
+    let host = server.get("host").or(server.get("hostaddr")).unwrap_or(HOST);
+    config.host(host);
+    if let Some(address) = server.get("hostaddr") {
+        let parsed = address.parse().map_err(|_| {
+            let message = format!("could not parse network address \"{address}\"");
+            SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+        });
+        config.hostaddr(parsed?);
+    }
+    let port = number(server, "port")?.and_then(|port| u16::try_from(port).ok()).unwrap_or(PORT);
+    config.port(port);
+    config.user(mapping.get("user").unwrap_or(USER));
+    if let Some(password) = mapping.get("password") {
+        config.password(password);
+    }
+    if let Some(database) = server.get("dbname") {
+        config.dbname(database);
+    }
+    config.application_name(server.get("application_name").unwrap_or("tidemill"));
+    if let Some(options) = server.get("options") {
+        config.options(options);
+    }
+    if let Some(keepalives) = number(server, "keepalives")? {
+        config.keepalives(keepalives != 0);
+    }
+    if let Some(seconds) = number(server, "keepalives_idle")?.filter(|seconds| *seconds > 0) {
+        config.keepalives_idle(Duration::from_secs(seconds));
+    }
+    if let Some(seconds) = number(server, "keepalives_interval")?.filter(|seconds| *seconds > 0) {
+        config.keepalives_interval(Duration::from_secs(seconds));
+    }
+    if let Some(count) = number(server, "keepalives_count")?.filter(|count| *count > 0) {
+        config.keepalives_retries(u32::try_from(count).unwrap_or(u32::MAX));
+    }
+    if let Some(ms) = number(server, "tcp_user_timeout")?.filter(|ms| *ms > 0) {
+        config.tcp_user_timeout(Duration::from_millis(ms));
+    }
+    Ok((config, format!("\"{host}\", port {port}")))
+}
+
+fn number(options: &Options, name: &str) -> Result<Option<u64>> {
+    let parse = |value: &str| {
+        value.trim().parse().map_err(|_| {
+            let message = format!("invalid integer value \"{value}\" for connection option \"{name}\"");
+            SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+        })
+    };
+    options.get(name).map(parse).transpose()
+}
+
+#[derive(Debug)]
+struct Postgres {
+    pool: Arc<Pool>,
+}
+
+#[async_trait]
+impl Connector for Postgres {
+    fn capabilities(&self) -> &'static Capabilities {
+        &CAPABILITIES
+    }
+
+    fn rows(
+        self: Arc<Self>,
+        query: Arc<RemoteQuery>,
+        schema: SchemaRef,
+        batch_rows: usize,
+        shared: Option<Arc<Shared>>,
+        counted: Box<dyn Fn(usize) + Send + Sync>,
+    ) -> SendableRecordBatchStream {
+        scan::rows(Arc::clone(&self.pool), query, schema, batch_rows, shared, counted)
+    }
+
+    async fn tables(&self, schema: &str, selection: &ImportSelection) -> Result<Option<Vec<ImportedTable>>> {
+        import::tables(&self.pool, schema, selection).await
+    }
+}

@@ -1,0 +1,134 @@
+//! Connections: made with a deadline, kept for the next query.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tidemill_sql::{Result, SqlError, SqlState};
+use tokio::task::JoinHandle;
+use tokio_postgres::{Client, Config, NoTls};
+
+use super::error::not_connected;
+
+/// Connections of a server at most.
+const CONNECTIONS_MAX: usize = 100;
+/// Connections that are kept for the next query at most, and for how long.
+const IDLE_MAX: usize = 16;
+const IDLE_FOR: Duration = Duration::from_secs(300);
+/// What texts of dates and numbers mean must not depend on that server's settings; names are looked up as they are written.
+const SET_UP: &str = "SET search_path = pg_catalog; SET timezone = 'UTC'; SET datestyle = ISO; \
+                      SET intervalstyle = postgres; SET extra_float_digits = 3";
+
+/// The connections to one server as one user.
+pub struct Pool {
+    /// The server's name.
+    pub server: String,
+    /// Where it is, as messages say it.
+    address: String,
+    config: Config,
+    connect_timeout: Duration,
+    keeps: bool,
+    idle: Mutex<Vec<(Instant, Connection)>>,
+    open: Arc<AtomicUsize>,
+}
+
+/// Without the password.
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+/// A connection; it is closed at once when it is dropped.
+pub struct Connection {
+    pub client: Client,
+    /// Whether it has served a query before: it may have been lost since.
+    pub is_used: bool,
+    driver: JoinHandle<()>,
+    _counted: Counted,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Pool {
+    pub fn new(
+        server: &str,
+        address: String,
+        config: Config,
+        connect_timeout: Duration,
+        keeps: bool,
+    ) -> Self {
+        let (idle, open) = (Mutex::default(), Arc::default());
+        Self { server: server.to_string(), address, config, connect_timeout, keeps, idle, open }
+    }
+
+    /// A connection that was kept, or a new one.
+    pub async fn get(&self) -> Result<Connection> {
+        let kept = {
+            let mut idle = self.idle.lock();
+            idle.retain(|(since, connection)| since.elapsed() < IDLE_FOR && !connection.client.is_closed());
+            idle.pop()
+        };
+        match kept {
+            Some((_, connection)) => Ok(connection),
+            None => self.connect().await,
+        }
+    }
+
+    /// A new connection.
+    pub async fn connect(&self) -> Result<Connection> {
+        let counted = Counted(Arc::clone(&self.open));
+        if self.open.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
+            let message = format!("too many connections to server \"{}\"", self.server);
+            return Err(SqlError::new(SqlState::TOO_MANY_CONNECTIONS, message)
+                .with_detail(format!("There are {CONNECTIONS_MAX}, which is the limit.")));
+        }
+        let opened = async {
+            let (client, connection) = self.config.connect(NoTls).await?;
+            // It ends with the client, or is aborted with the connection.
+            let driver = tokio::spawn(async move {
+                if let Err(error) = connection.await {
+                    tracing::debug!(%error, "a connection to a foreign server was lost");
+                }
+            });
+            let connection = Connection { client, is_used: false, driver, _counted: counted };
+            connection.client.batch_execute(SET_UP).await?;
+            Ok(connection)
+        };
+        match tokio::time::timeout(self.connect_timeout, opened).await {
+            Ok(Ok(connection)) => Ok(connection),
+            Ok(Err(error)) => Err(not_connected(&self.server, &self.address, &error)),
+            Err(_) => {
+                let message = format!("could not connect to server \"{}\"", self.server);
+                let detail = format!("connection to server at {} failed: timeout expired", self.address);
+                Err(SqlError::new(SqlState::UNABLE_TO_ESTABLISH_CONNECTION, message).with_detail(detail))
+            }
+        }
+    }
+
+    /// Keeps a connection that is in no transaction, or is told to end one, for the next query.
+    pub fn put(&self, mut connection: Connection) {
+        if !self.keeps {
+            return;
+        }
+        connection.is_used = true;
+        let mut idle = self.idle.lock();
+        if idle.len() < IDLE_MAX {
+            idle.push((Instant::now(), connection));
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! What that server, or the way to it, says, as an error that names the server.
+
+use std::error::Error as _;
+use std::io;
+
+use tidemill_sql::{SqlError, SqlState};
+use tokio_postgres::Error;
+
+use crate::connector::RemoteQuery;
+
+/// No connection could be made.
+pub fn not_connected(server: &str, address: &str, error: &Error) -> SqlError {
+    let cause = match error.as_db_error() {
+        Some(refused) => format!("{}:  {}", refused.severity(), refused.message()),
+        None => cause(error),
+    };
+    let is_refused = io_error(error).is_some_and(|e| e.kind() == io::ErrorKind::ConnectionRefused);
+    let question = match is_refused {
+        true => "\n\tIs the server running on that host and accepting TCP/IP connections?",
+        false => "",
+    };
+    SqlError::new(
+        SqlState::UNABLE_TO_ESTABLISH_CONNECTION,
+        format!("could not connect to server \"{server}\""),
+    )
+    .with_detail(format!("connection to server at {address} failed: {cause}{question}"))
+}
+
+/// A query failed there.
+pub fn failed(server: &str, query: &RemoteQuery, error: &Error) -> SqlError {
+    let context = format!("remote SQL command on server \"{server}\": {}", query.sql);
+    let Some(told) = error.as_db_error() else { return lost(server, &cause(error)).with_context(context) };
+    let code = told.code().code();
+    if code.starts_with("57P") {
+        return lost(server, told.message()).with_context(context);
+    }
+    // What the definition of the foreign table has got wrong is told with its name.
+    let message = match code {
+        "42P01" | "42703" | "3F000" => {
+            let (table, message) = (&query.table, told.message());
+            format!("foreign table \"{table}\" does not fit server \"{server}\": {message}")
+        }
+        _ => told.message().to_string(),
+    };
+    let state = SqlState::from_code(code).unwrap_or(SqlState::FDW_ERROR);
+    let mut failed = SqlError::new(state, message).with_context(context);
+    failed.detail = told.detail().map(str::to_string);
+    failed.hint = told.hint().map(str::to_string);
+    failed
+}
+
+/// The connection ended before the answer did.
+fn lost(server: &str, cause: &str) -> SqlError {
+    SqlError::new(SqlState::CONNECTION_FAILURE, format!("lost the connection to server \"{server}\""))
+        .with_detail(cause)
+}
+
+fn io_error(error: &Error) -> Option<&io::Error> {
+    error.source().and_then(|source| source.downcast_ref())
+}
+
+/// Without what the library says around it, and without the number of the operating system's error.
+fn cause(error: &Error) -> String {
+    let cause = match error.source() {
+        Some(source) => source.to_string(),
+        None => error.to_string(),
+    };
+    match cause.split_once(" (os error") {
+        Some((cause, _)) => cause.to_string(),
+        None => cause,
+    }
+}

@@ -1,0 +1,80 @@
+//! The tables of a schema there, for IMPORT FOREIGN SCHEMA.
+
+use tidemill_sql::statement::ImportSelection;
+use tidemill_sql::types::Type;
+use tidemill_sql::{Result, SqlError, SqlState};
+use tokio_postgres::{Error, Row};
+
+use super::connect::Pool;
+use super::error::failed;
+use crate::connector::{ImportedColumn, ImportedTable, RemoteQuery};
+
+const SCHEMA: &str = "SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = $1";
+/// A domain is what it is made of. Partitions come with their table, unless they are named.
+const COLUMNS: &str = "\
+SELECT c.relname::text, c.relispartition, a.attname::text,
+       coalesce(nullif(t.typbasetype, 0), a.atttypid)::oid, t.typname::text,
+       CASE WHEN t.typbasetype = 0 THEN a.atttypmod ELSE t.typtypmod END, a.attnotnull
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+LEFT JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+WHERE n.nspname = $1 AND c.relkind IN ('r', 'v', 'f', 'm', 'p')
+ORDER BY c.relname, a.attnum";
+
+/// `None` if there is no such schema.
+pub async fn tables(
+    pool: &Pool,
+    schema: &str,
+    selection: &ImportSelection,
+) -> Result<Option<Vec<ImportedTable>>> {
+    let connection = pool.get().await?;
+    let asked = |error: Error| {
+        let query = RemoteQuery {
+            sql: COLUMNS.to_string(),
+            columns: vec![],
+            table: schema.to_string(),
+            relation: schema.to_string(),
+        };
+        failed(&pool.server, &query, &error)
+    };
+    let found = connection.client.query(SCHEMA, &[&schema]).await.map_err(asked)?;
+    let rows = connection.client.query(COLUMNS, &[&schema]).await.map_err(asked)?;
+    pool.put(connection);
+    if found.is_empty() {
+        return Ok(None);
+    }
+    let mut tables: Vec<ImportedTable> = Vec::new();
+    for row in rows {
+        let (name, is_partition): (String, bool) =
+            (row.try_get(0).map_err(asked)?, row.try_get(1).map_err(asked)?);
+        let is_named = matches!(selection, ImportSelection::LimitTo(_));
+        if !selection.has(&name) || (is_partition && !is_named) {
+            continue;
+        }
+        if tables.last().is_none_or(|table| table.name != name) {
+            tables.push(ImportedTable { name: name.clone(), columns: vec![] });
+        }
+        if let (Some(table), Some(column)) = (tables.last_mut(), column(&row, &name).map_err(asked)?) {
+            table.columns.push(column?);
+        }
+    }
+    Ok(Some(tables))
+}
+
+/// `None` for a table without columns.
+fn column(row: &Row, table: &str) -> std::result::Result<Option<Result<ImportedColumn>>, Error> {
+    let Some(name) = row.try_get::<_, Option<String>>(2)? else { return Ok(None) };
+    let (oid, typname): (u32, String) = (row.try_get(3)?, row.try_get(4)?);
+    let (typmod, not_null): (i32, bool) = (row.try_get(5)?, row.try_get(6)?);
+    Ok(Some(match Type::from_oid(oid) {
+        Some(ty) => Ok(ImportedColumn { name, ty: ty.with_typmod(typmod), not_null }),
+        None => Err(SqlError::new(
+            SqlState::FDW_INVALID_DATA_TYPE,
+            format!(
+                "column \"{name}\" of table \"{table}\" is of type {typname}, which there is none of here"
+            ),
+        )
+        .with_hint(format!("Leave the table out: EXCEPT ({table})."))),
+    }))
+}

@@ -1,0 +1,92 @@
+//! The first rows of an order: each server sends no more than are wanted, and they are put in order here.
+//!
+//! ```text
+//! Sort: v DESC, fetch=3              Sort: v DESC, fetch=3
+//!   Union                      =>      Union
+//!     ForeignScan: SELECT v              ForeignScan: SELECT v … ORDER BY v DESC NULLS FIRST LIMIT 3
+//! ```
+
+use std::sync::Arc;
+
+use arrow::compute::SortOptions;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::error::Result;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
+use datafusion::physical_plan::sorts::sort::SortExec;
+
+use super::{Pushdown, Source, Target, push};
+use crate::scan::ForeignScanExec;
+
+#[derive(Debug)]
+pub struct TopK;
+
+impl PhysicalOptimizerRule for TopK {
+    fn name(&self) -> &str {
+        "foreign_top_k"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        options: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if !Pushdown::of(options).top_k {
+            return Ok(plan);
+        }
+        plan.transform_up(|plan| {
+            let Some((sort, rows)) = plan.downcast_ref::<SortExec>().and_then(|s| Some((s, s.fetch()?)))
+            else {
+                return Ok(Transformed::no(plan));
+            };
+            let sources = sort.expr().iter().map(|item| Source::of(&item.expr)).collect::<Option<Vec<_>>>();
+            let Some(sources) = sources else { return Ok(Transformed::no(plan)) };
+            let order = sort.expr().iter().map(|item| item.options).collect();
+            Ok(match push(sort.input(), &sources, &First { order, rows })? {
+                Some(pushed) => Transformed::yes(replace_children_if_necessary(plan, vec![pushed])?),
+                None => Transformed::no(plan),
+            })
+        })
+        .data()
+    }
+}
+
+struct First {
+    order: Vec<SortOptions>,
+    rows: usize,
+}
+
+impl Target for First {
+    fn scan(&self, scan: &ForeignScanExec, sources: &[Source]) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let select = scan.select();
+        if !scan.capabilities().order || select.limit.is_some() || select.aggregate.is_some() {
+            return Ok(None);
+        }
+        let mut order = Vec::new();
+        for (source, options) in sources.iter().zip(&self.order) {
+            // All rows of a scan have the same constant.
+            let Source::Column { index, .. } = source else { continue };
+            let Some(value) = select.ordered(*index, scan.capabilities()) else { return Ok(None) };
+            let direction = if options.descending { "DESC" } else { "ASC" };
+            let nulls = if options.nulls_first { "FIRST" } else { "LAST" };
+            order.push(format!("{value} {direction} NULLS {nulls}"));
+        }
+        let mut select = select.clone();
+        (select.order, select.limit) = (order, Some(self.rows));
+        Ok(Some(Arc::new(scan.with_select(select, scan.schema()))))
+    }
+
+    fn other(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::clone(plan))
+    }
+
+    fn keeps_projections(&self) -> bool {
+        true
+    }
+}

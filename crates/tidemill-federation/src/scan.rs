@@ -1,0 +1,229 @@
+//! The plan node that reads a foreign table.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet,
+};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use futures::StreamExt;
+use tidemill_sql::name::quote_ident;
+use tidemill_sql::types::{Scalar, Type};
+
+use crate::connector::{Capabilities, Connector, RemoteColumn, RemoteQuery};
+use crate::deparse::is_text;
+use crate::snapshot::Snapshots;
+use crate::table::{ForeignColumn, TableDefinition};
+
+/// What is read of one foreign table.
+#[derive(Debug, Clone)]
+pub struct RemoteSelect {
+    pub table: Arc<TableDefinition>,
+    /// Places of the table's columns.
+    pub columns: Vec<usize>,
+    /// In the words of the other side; all have to hold.
+    pub conditions: Vec<String>,
+    /// What aggregates are selected instead of the columns.
+    pub aggregate: Option<RemoteAggregate>,
+    pub order: Vec<String>,
+    pub limit: Option<usize>,
+}
+
+/// Groups and what is selected of them, the keys first.
+#[derive(Debug, Clone)]
+pub struct RemoteAggregate {
+    pub keys: usize,
+    pub items: Vec<(String, RemoteColumn)>,
+}
+
+impl RemoteSelect {
+    fn query(&self) -> RemoteQuery {
+        let (names, columns): (Vec<_>, Vec<_>) = match &self.aggregate {
+            Some(aggregate) => aggregate.items.iter().cloned().unzip(),
+            None => self.columns.iter().map(|place| self.plain(*place)).unzip(),
+        };
+        let relation = match self.table.remote_schema.as_str() {
+            "" => quote_always(&self.table.remote_table),
+            schema => format!("{}.{}", quote_always(schema), quote_always(&self.table.remote_table)),
+        };
+        let mut sql = format!("SELECT {} FROM {relation}", names.join(", "));
+        if !self.conditions.is_empty() {
+            sql += &format!(" WHERE {}", self.conditions.join(" AND "));
+        }
+        if let Some(RemoteAggregate { keys: 1.., .. }) = &self.aggregate {
+            let keys = self.aggregate.iter().flat_map(|aggregate| 1..=aggregate.keys);
+            sql += &format!(" GROUP BY {}", keys.map(|key| key.to_string()).collect::<Vec<_>>().join(", "));
+        }
+        if !self.order.is_empty() {
+            sql += &format!(" ORDER BY {}", self.order.join(", "));
+        }
+        if let Some(rows) = self.limit {
+            sql += &format!(" LIMIT {rows}");
+        }
+        RemoteQuery { sql, columns, table: self.table.name.clone(), relation }
+    }
+
+    /// A column of the table as it is.
+    fn plain(&self, place: usize) -> (String, RemoteColumn) {
+        let ForeignColumn { name, ty, remote } = self.table.columns[place].clone();
+        (quote_always(&remote), RemoteColumn { name, ty, remote })
+    }
+
+    /// What the server calls a column of the scan, and its type.
+    pub fn column(&self, index: usize) -> Option<(String, Type)> {
+        let (sql, column) = self.plain(*self.columns.get(index)?);
+        Some((sql, column.ty))
+    }
+
+    /// A column as something to sort by; `None` if it is sorted in another way there.
+    pub fn ordered(&self, index: usize, capabilities: &Capabilities) -> Option<String> {
+        let (sql, ty) = self.column(index).filter(|(_, ty)| (capabilities.comparable)(*ty))?;
+        Some(if is_text(ty) { sql + capabilities.byte_order } else { sql })
+    }
+
+    /// A column as something to group by; `None` if other values are equal there. Floats have two zeros.
+    pub fn key(&self, index: usize, capabilities: &Capabilities) -> Option<(String, RemoteColumn)> {
+        let (sql, column) = self.plain(*self.columns.get(index)?);
+        let is_float = matches!(column.ty.scalar, Scalar::Float4 | Scalar::Float8);
+        ((capabilities.comparable)(column.ty) && !is_float).then_some((sql, column))
+    }
+}
+
+/// A name as the other side reads it, whatever words it keeps for itself.
+pub fn quote_always(name: &str) -> String {
+    match quote_ident(name) {
+        plain if plain == name => format!("\"{name}\""),
+        quoted => quoted,
+    }
+}
+
+/// Reads the rows of a query that a foreign server runs.
+pub struct ForeignScanExec {
+    select: RemoteSelect,
+    query: Arc<RemoteQuery>,
+    connector: Arc<dyn Connector>,
+    batch_rows: usize,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl fmt::Debug for ForeignScanExec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ForeignScanExec").field("query", &self.query).finish_non_exhaustive()
+    }
+}
+
+impl ForeignScanExec {
+    pub fn new(
+        select: RemoteSelect,
+        connector: Arc<dyn Connector>,
+        schema: SchemaRef,
+        batch_rows: usize,
+    ) -> Self {
+        let properties = Arc::new(PlanProperties::new(
+            EquivalenceProperties::new(schema),
+            Partitioning::UnknownPartitioning(1),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        ));
+        let (query, metrics) = (Arc::new(select.query()), ExecutionPlanMetricsSet::new());
+        Self { select, query, connector, batch_rows, properties, metrics }
+    }
+
+    /// The same server and table, asked for something else.
+    pub fn with_select(&self, select: RemoteSelect, schema: SchemaRef) -> Self {
+        Self::new(select, Arc::clone(&self.connector), schema, self.batch_rows)
+    }
+
+    pub fn connector(&self) -> &Arc<dyn Connector> {
+        &self.connector
+    }
+
+    pub fn select(&self) -> &RemoteSelect {
+        &self.select
+    }
+
+    pub fn capabilities(&self) -> &'static Capabilities {
+        self.connector.capabilities()
+    }
+
+    /// The foreign table.
+    pub fn table(&self) -> &str {
+        &self.query.table
+    }
+
+    /// What the server is asked.
+    pub fn remote_sql(&self) -> &str {
+        &self.query.sql
+    }
+}
+
+impl DisplayAs for ForeignScanExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ForeignScanExec: table={}, remote_sql=[{}]", self.query.table, self.query.sql)
+    }
+}
+
+impl ExecutionPlan for ForeignScanExec {
+    fn name(&self) -> &str {
+        "ForeignScanExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![]
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let baseline = BaselineMetrics::new(&self.metrics, partition);
+        let bytes = MetricBuilder::new(&self.metrics).counter("remote_bytes", partition);
+        let schema = self.schema();
+        let rows = Arc::clone(&self.connector).rows(
+            Arc::clone(&self.query),
+            Arc::clone(&schema),
+            self.batch_rows,
+            Snapshots::find(&context, &self.connector),
+            Box::new(move |count| bytes.add(count)),
+        );
+        let counted = rows.inspect(move |batch| {
+            if let Ok(batch) = batch {
+                baseline.record_output(batch.num_rows());
+            }
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, counted)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+}

@@ -1,0 +1,156 @@
+//! A foreign table in the eyes of the planner.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::{Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::{ScalarValue, ToDFSchema};
+use datafusion::error::Result;
+use datafusion::logical_expr::utils::conjunction;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use tidemill_sql::types::Type;
+
+use crate::connector::Connector;
+use crate::deparse::Deparser;
+use crate::pushdown::Pushdown;
+use crate::scan::{ForeignScanExec, RemoteSelect};
+
+/// A foreign table: what it is called and typed here, and there.
+#[derive(Debug, Clone)]
+pub struct TableDefinition {
+    pub name: String,
+    pub columns: Vec<ForeignColumn>,
+    /// Empty: a name without a schema.
+    pub remote_schema: String,
+    pub remote_table: String,
+}
+
+#[derive(Debug, Clone)]
+pub struct ForeignColumn {
+    pub name: String,
+    pub ty: Type,
+    pub remote: String,
+}
+
+impl TableDefinition {
+    pub fn schema(&self) -> Schema {
+        Schema::new(self.columns.iter().map(|column| column.ty.field(&column.name)).collect::<Vec<_>>())
+    }
+}
+
+/// A foreign table and what reaches its server.
+pub struct ForeignTable {
+    definition: Arc<TableDefinition>,
+    connector: Arc<dyn Connector>,
+    schema: SchemaRef,
+    pushdown: Pushdown,
+}
+
+impl fmt::Debug for ForeignTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ForeignTable").field("definition", &self.definition).finish_non_exhaustive()
+    }
+}
+
+impl ForeignTable {
+    pub fn new(definition: Arc<TableDefinition>, connector: Arc<dyn Connector>, pushdown: Pushdown) -> Self {
+        let schema = Arc::new(definition.schema());
+        Self { definition, connector, schema, pushdown }
+    }
+
+    fn sends_limit(&self) -> bool {
+        self.pushdown.filters && self.connector.capabilities().limit
+    }
+
+    fn deparser(&self) -> Deparser<'_> {
+        Deparser { columns: &self.definition.columns, capabilities: self.connector.capabilities() }
+    }
+}
+
+#[async_trait]
+impl TableProvider for ForeignTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    /// What means the same there is left to the server; the rest is filtered here.
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        let deparser = self.deparser();
+        let supported = |filter: &&Expr| match deparser.condition(filter) {
+            Some(_) if self.pushdown.filters => TableProviderFilterPushDown::Exact,
+            _ => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(supported).collect())
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let all: Vec<usize> = (0..self.definition.columns.len()).collect();
+        let wanted = projection.unwrap_or(&all);
+        let deparser = self.deparser();
+        let (mut conditions, mut rest) = (Vec::new(), Vec::new());
+        for filter in filters {
+            match deparser.condition(filter) {
+                _ if is_never(filter) => {
+                    return Ok(Arc::new(EmptyExec::new(Arc::new(self.schema.project(wanted)?))));
+                }
+                _ if is_always(filter) => {}
+                Some(condition) => conditions.push(condition),
+                // The optimizer may have written it anew since it was found to mean the same there.
+                None => rest.push(filter.clone()),
+            }
+        }
+        let mut columns = wanted.clone();
+        for column in rest.iter().flat_map(Expr::column_refs) {
+            let place = self.schema.index_of(&column.name)?;
+            if !columns.contains(&place) {
+                columns.push(place);
+            }
+        }
+        let select = RemoteSelect {
+            table: Arc::clone(&self.definition),
+            columns: columns.clone(),
+            conditions,
+            aggregate: None,
+            order: vec![],
+            limit: limit.filter(|_| self.sends_limit() && rest.is_empty()),
+        };
+        let schema = Arc::new(self.schema.project(&columns)?);
+        let batch_rows = session.config().batch_size();
+        let scan = ForeignScanExec::new(select, Arc::clone(&self.connector), Arc::clone(&schema), batch_rows);
+        let Some(predicate) = conjunction(rest) else { return Ok(Arc::new(scan)) };
+        let predicate = session.create_physical_expr(predicate, &Arc::clone(&schema).to_dfschema()?)?;
+        let filtered = Arc::new(FilterExec::try_new(predicate, Arc::new(scan))?);
+        let shown = (0..wanted.len()).map(|i| {
+            let name = schema.field(i).name().clone();
+            (Arc::new(Column::new(&name, i)) as Arc<dyn PhysicalExpr>, name)
+        });
+        Ok(Arc::new(ProjectionExec::try_new(shown.collect::<Vec<_>>(), filtered)?))
+    }
+}
+
+/// A condition that no row fulfils: what a condition on the node of a multi-tenant table is to its other children.
+fn is_never(filter: &Expr) -> bool {
+    matches!(filter, Expr::Literal(ScalarValue::Boolean(Some(false) | None), _))
+}
+
+fn is_always(filter: &Expr) -> bool {
+    matches!(filter, Expr::Literal(ScalarValue::Boolean(Some(true)), _))
+}

@@ -1,0 +1,165 @@
+//! Foreign servers with their user mappings, and foreign tables.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tidemill_federation::connector::Connector;
+use tidemill_federation::multi_tenant::{self, URL};
+use tidemill_federation::{self as federation, ForeignColumn, Options, TableDefinition, Wrapper};
+use tidemill_sql::Result;
+
+use super::TableColumn;
+use crate::session::SUPERUSER;
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ServerObject {
+    pub name: String,
+    /// `TYPE 'text'`
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    pub version: Option<String>,
+    pub wrapper: String,
+    pub options: Options,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct UserMappingObject {
+    /// The number of the server.
+    pub server: u32,
+    /// `None` is PUBLIC.
+    pub user: Option<String>,
+    pub options: Options,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ForeignTableObject {
+    pub name: String,
+    /// The number of the server.
+    pub server: u32,
+    pub columns: Vec<ForeignTableColumn>,
+    pub options: Options,
+    /// Of a multi-tenant table that names them; others are found by their names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<ChildObject>,
+}
+
+/// A table of a server.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ChildObject {
+    /// The number of the server.
+    pub server: u32,
+    pub schema: String,
+    pub table: String,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ForeignTableColumn {
+    #[serde(flatten)]
+    pub column: TableColumn,
+    #[serde(default)]
+    pub options: Options,
+}
+
+/// A foreign server. A change of it or of its mappings makes another one, with connections of its own.
+#[derive(Debug)]
+pub struct ForeignServer {
+    pub oid: u32,
+    pub object: ServerObject,
+    pub wrapper: &'static Wrapper,
+    /// With their numbers.
+    pub mappings: Vec<(u32, UserMappingObject)>,
+    reached: federation::Server,
+}
+
+#[derive(Debug)]
+pub struct ForeignTable {
+    pub oid: u32,
+    pub object: ForeignTableObject,
+    pub definition: Arc<TableDefinition>,
+}
+
+impl UserMappingObject {
+    /// As messages name whom it is for.
+    pub fn user(&self) -> &str {
+        self.user.as_deref().unwrap_or("public")
+    }
+}
+
+impl ForeignServer {
+    pub fn new(oid: u32, object: ServerObject, mappings: Vec<(u32, UserMappingObject)>) -> Result<Self> {
+        let wrapper = Wrapper::get(&object.wrapper)?;
+        let of = |user: Option<&str>| {
+            let found = mappings.iter().find(|(_, mapping)| mapping.user.as_deref() == user);
+            found.map(|(_, mapping)| mapping.options.clone())
+        };
+        let mapping = of(Some(SUPERUSER)).or_else(|| of(None));
+        let reached = federation::Server::new(&object.name, wrapper, object.options.clone(), mapping);
+        Ok(Self { oid, object, wrapper, mappings, reached })
+    }
+
+    /// The user's connections to it.
+    pub fn connector(&self) -> Result<Arc<dyn Connector>> {
+        self.reached.connector(SUPERUSER)
+    }
+
+    pub fn mapping(&self, user: Option<&str>) -> Option<&(u32, UserMappingObject)> {
+        self.mappings.iter().find(|(_, mapping)| mapping.user.as_deref() == user)
+    }
+}
+
+impl ForeignTable {
+    pub fn new(oid: u32, object: ForeignTableObject) -> Self {
+        let definition = Arc::new(TableDefinition {
+            name: object.name.clone(),
+            columns: object.remote_columns().collect(),
+            remote_schema: object.options.get("schema_name").unwrap_or("public").to_string(),
+            remote_table: object.options.get("table_name").unwrap_or(&object.name).to_string(),
+        });
+        Self { oid, object, definition }
+    }
+}
+
+impl ForeignTableObject {
+    fn remote_columns(&self) -> impl Iterator<Item = ForeignColumn> {
+        self.columns.iter().map(|ForeignTableColumn { column, options }| ForeignColumn {
+            name: column.name.clone(),
+            ty: column.ty,
+            remote: options.get("column_name").unwrap_or(&column.name).to_string(),
+        })
+    }
+
+    /// Whether it is one of several servers' tables.
+    pub fn uses(&self, server: u32) -> bool {
+        self.server == server || self.children.iter().any(|child| child.server == server)
+    }
+
+    /// A child that a multi-tenant table names.
+    pub fn child(&self, server: &str, child: &ChildObject) -> TableDefinition {
+        TableDefinition {
+            name: format!("{server}.{}", child.table),
+            columns: self.remote_columns().filter(|column| column.name != URL).collect(),
+            remote_schema: child.schema.clone(),
+            remote_table: child.table.clone(),
+        }
+    }
+}
+
+/// The server of multi-tenant tables that name their children.
+pub const MULTI_TENANT_SERVER_OID: u32 = 14_992;
+
+impl ForeignServer {
+    pub fn of_multi_tenant_tables() -> Result<Self> {
+        let object = ServerObject {
+            name: "tidemill".into(),
+            kind: None,
+            version: None,
+            wrapper: multi_tenant::WRAPPER.into(),
+            options: Options::default(),
+        };
+        Self::new(MULTI_TENANT_SERVER_OID, object, vec![])
+    }
+
+    pub fn has_multi_tenant_tables(&self) -> bool {
+        self.wrapper.name == multi_tenant::WRAPPER
+    }
+}

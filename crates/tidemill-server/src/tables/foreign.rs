@@ -1,0 +1,92 @@
+//! Foreign tables and multi-tenant tables for the planner.
+
+use std::sync::Arc;
+
+use datafusion::catalog::TableProvider;
+use tidemill_federation::multi_tenant::{ChildTable, child_of};
+use tidemill_federation::pushdown::Pushdown;
+use tidemill_federation::{MultiTenantTable, TableDefinition};
+use tidemill_sql::{Result, SqlError};
+
+use super::no_nodes;
+use crate::catalog::{Catalog, ForeignServer, ForeignTable, Relation};
+
+/// `nodes`: those that the query asks for; `None` is all.
+pub fn provider(
+    catalog: &Catalog,
+    table: &ForeignTable,
+    nodes: Option<&[&str]>,
+    pushdown: Pushdown,
+) -> Result<Arc<dyn TableProvider>> {
+    let server = catalog.server_of(table)?;
+    if server.has_multi_tenant_tables() {
+        let whole = multi_tenant(catalog, table, pushdown)?;
+        return match nodes {
+            Some(nodes) => whole.on_nodes(nodes)?.provider(),
+            None => whole.provider(),
+        };
+    }
+    if nodes.is_some() {
+        return Err(no_nodes(&table.object.name, true));
+    }
+    Ok(Arc::new(foreign_table(Arc::clone(&table.definition), &server, pushdown)?))
+}
+
+fn foreign_table(
+    definition: Arc<TableDefinition>,
+    server: &ForeignServer,
+    pushdown: Pushdown,
+) -> Result<tidemill_federation::ForeignTable> {
+    Ok(tidemill_federation::ForeignTable::new(definition, server.connector()?, pushdown))
+}
+
+fn multi_tenant(catalog: &Catalog, table: &ForeignTable, pushdown: Pushdown) -> Result<MultiTenantTable> {
+    let columns = table.object.columns.iter().map(|c| (c.column.name.clone(), c.column.ty)).collect();
+    let children = match table.object.children.is_empty() {
+        true => found_by_name(catalog, table, pushdown)?,
+        false => named(catalog, table, pushdown)?,
+    };
+    Ok(MultiTenantTable { name: table.object.name.clone(), columns, children })
+}
+
+/// The children that `CREATE MULTI TENANT TABLE` names.
+fn named(catalog: &Catalog, table: &ForeignTable, pushdown: Pushdown) -> Result<Vec<ChildTable>> {
+    let child = |child: &crate::catalog::ChildObject| {
+        let server = catalog.server_numbered(child.server);
+        let server = server.ok_or_else(|| SqlError::internal("a child has no server"))?;
+        let name = &server.object.name;
+        let definition = Arc::new(table.object.child(name, child));
+        Ok(ChildTable {
+            name: definition.name.clone(),
+            server: name.clone(),
+            table: Arc::new(foreign_table(definition, &server, pushdown)?),
+        })
+    };
+    table.object.children.iter().map(child).collect()
+}
+
+/// The foreign tables that are called `table__server__0`, `__1` and so on, as in PGSpider.
+fn found_by_name(catalog: &Catalog, table: &ForeignTable, pushdown: Pushdown) -> Result<Vec<ChildTable>> {
+    let mut found = Vec::new();
+    for relation in catalog.relations() {
+        let Relation::Foreign(child) = relation else { continue };
+        let Some((server, number)) = child_of(&table.object.name, &child.object.name) else { continue };
+        let of = catalog.server_of(&child)?;
+        if of.object.name == server {
+            found.push((server.to_string(), number, of, Arc::clone(&child)));
+        }
+    }
+    found.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+    let child = |(server, _, of, child): (String, u32, Arc<ForeignServer>, Arc<ForeignTable>)| {
+        if of.has_multi_tenant_tables() {
+            let name = &child.object.name;
+            let message =
+                format!("child \"{name}\" of table \"{}\" is multi-tenant itself", table.object.name);
+            return Err(SqlError::unsupported(message).with_hint("Make its children children of this table."));
+        }
+        let definition = Arc::clone(&child.definition);
+        let table = Arc::new(foreign_table(definition, &of, pushdown)?);
+        Ok(ChildTable { name: child.object.name.clone(), server, table })
+    };
+    found.into_iter().map(child).collect()
+}
