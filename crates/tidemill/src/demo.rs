@@ -40,16 +40,23 @@ CREATE CONTINUOUS VIEW power_curve AS
   FROM wind WHERE speed IS NOT NULL GROUP BY floor(speed);
 CREATE CONTINUOUS VIEW turbines AS
   SELECT turbine, count(*) AS samples, sum(power) / 6 AS kwh, max(power) AS peak_kw, min(at) AS first, max(at) AS last
-  FROM wind GROUP BY turbine;";
+  FROM wind GROUP BY turbine;
+CREATE CONTINUOUS VIEW last_minute WITH (sw = '1 minute') AS
+  SELECT turbine, count(*) AS samples, avg(power) AS kw FROM wind GROUP BY turbine;";
 
-const RESULTS: [(&str, &str); 4] = [
+const RESULTS: [(&str, &str); 6] = [
     ("Per turbine: two years", "SELECT * FROM turbines ORDER BY turbine"),
     (
         "Power curve: what a wind of so many m/s gives",
         "SELECT metres_a_second, samples, round(kw::numeric, 1) AS kw, least, most FROM power_curve ORDER BY 1",
     ),
     ("The best hours", "SELECT * FROM hourly ORDER BY kw DESC NULLS LAST LIMIT 5"),
+    ("The worst hours: a turbine that stands still draws power", "SELECT * FROM hourly ORDER BY kw LIMIT 5"),
     ("The last hours", "SELECT * FROM hourly ORDER BY hour DESC, turbine LIMIT 8"),
+    (
+        "What arrived in the last minute: a sliding window, empty again when a minute has passed",
+        "SELECT * FROM last_minute ORDER BY turbine",
+    ),
 ];
 
 pub async fn run(demo: Demo) -> Result<(), String> {
@@ -131,7 +138,7 @@ async fn play(client: &Client, server: &Server, path: &Path) -> Result<(), Strin
     let elapsed = started.elapsed();
     bar.finish();
     println!(
-        "{rows} rows ({} of CSV) in {:.2} s: {:.0} rows/s into three views, durable; {} on disk.",
+        "{rows} rows ({} of CSV) in {:.2} s: {:.0} rows/s into four views, durable; {} on disk.",
         ByteSize(raw),
         elapsed.as_secs_f64(),
         rows as f64 / elapsed.as_secs_f64(),
