@@ -162,6 +162,8 @@ impl Maintainer {
                     let buried = self.bury(view, alive).map(drop);
                     self.log_failure(view, buried);
                 }
+                // Look-ups scan what has no index, and a merge takes a while.
+                self.log_failure(view, self.index(view));
                 self.log_failure(view, self.merge_frozen(view));
                 self.log_failure(view, self.index(view));
             }

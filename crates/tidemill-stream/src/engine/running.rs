@@ -127,7 +127,9 @@ impl Running {
     fn publish(&self, folds: &mut HashMap<ViewId, (Arc<View>, Fold)>) -> Result<()> {
         let mut new = Vec::with_capacity(folds.len());
         for (view, fold) in folds.values_mut().filter(|(_, fold)| !fold.is_empty()) {
-            new.push((Arc::clone(view), States::from(fold.freeze(&view.plan.aggregation)?)));
+            let states = States::from(fold.freeze(&view.plan.aggregation)?);
+            index_if_looked_up(view, &states)?;
+            new.push((Arc::clone(view), states));
         }
         let mut published = self.published.lock();
         for (view, states) in new {
@@ -263,6 +265,13 @@ pub(super) fn append_running(
     Ok(())
 }
 
+fn index_if_looked_up(view: &View, states: &States) -> Result<()> {
+    if view.is_looked_up() && states.wants_index() {
+        states.make_index(view.plan.aggregation.key_count())?;
+    }
+    Ok(())
+}
+
 /// Pieces that are to become one.
 struct Merge {
     view: Arc<View>,
@@ -295,9 +304,7 @@ impl Merge {
     fn merged(&self) -> Result<States> {
         let aggregation = &self.view.plan.aggregation;
         let merged = States::from(aggregation.combine(&self.pieces)?);
-        if self.view.is_looked_up() && merged.wants_index() {
-            merged.make_index(aggregation.key_count())?;
-        }
+        index_if_looked_up(&self.view, &merged)?;
         Ok(merged)
     }
 
