@@ -1,6 +1,7 @@
 //! From the writes of a commit group to one delta of state a view.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,7 +10,7 @@ use arrow::compute::concat_batches;
 
 use crate::engine::{Part, Shared, Write};
 use crate::error::{Error, Result};
-use crate::fold::Fold;
+use crate::fold::{Aggregation, Fold};
 use crate::stream::StreamId;
 use crate::view::{View, ViewId};
 
@@ -77,12 +78,41 @@ fn out_of_range(text: &str) -> tidemill_sql::SqlError {
 
 struct Folding<'a> {
     shared: &'a Shared,
-    folds: BTreeMap<ViewId, (Arc<View>, Fold)>,
+    views: BTreeMap<ViewId, (Arc<View>, Folded)>,
+}
+
+/// What a group has for a view.
+#[derive(Default)]
+struct Folded {
+    /// The states of one write, whose keys are unique: as long as nothing else comes they stay as they are.
+    whole: Option<RecordBatch>,
+    fold: Option<Fold>,
+}
+
+impl Folded {
+    fn fold(&mut self, aggregation: &Arc<Aggregation>) -> Result<&mut Fold> {
+        let mut fold = match self.fold.take() {
+            Some(fold) => fold,
+            None => Fold::new(aggregation)?,
+        };
+        if let Some(states) = self.whole.take() {
+            fold.merge(aggregation, &states)?;
+        }
+        Ok(self.fold.insert(fold))
+    }
+
+    fn into_states(self, aggregation: &Arc<Aggregation>) -> Result<Option<RecordBatch>> {
+        match (self.whole, self.fold) {
+            (Some(states), _) => Ok(Some(states).filter(|states| states.num_rows() > 0)),
+            (None, Some(mut fold)) if !fold.is_empty() => Ok(Some(fold.freeze(aggregation)?)),
+            (None, _) => Ok(None),
+        }
+    }
 }
 
 impl<'a> Folding<'a> {
     fn new(shared: &'a Shared) -> Self {
-        Self { shared, folds: BTreeMap::new() }
+        Self { shared, views: BTreeMap::new() }
     }
 
     fn fold(mut self, parts: &[&Part]) -> Result<Vec<(ViewId, RecordBatch)>> {
@@ -103,11 +133,9 @@ impl<'a> Folding<'a> {
             }
         }
         self.fold_pending(&mut pending)?;
-        let mut deltas = Vec::with_capacity(self.folds.len());
-        for (id, (view, mut fold)) in self.folds {
-            if !fold.is_empty() {
-                deltas.push((id, fold.freeze(&view.plan.aggregation)?));
-            }
+        let mut deltas = Vec::with_capacity(self.views.len());
+        for (id, (view, folded)) in self.views {
+            deltas.extend(folded.into_states(&view.plan.aggregation)?.map(|states| (id, states)));
         }
         Ok(deltas)
     }
@@ -143,19 +171,17 @@ impl<'a> Folding<'a> {
 
     fn merge(&mut self, id: ViewId, states: &RecordBatch) -> Result<()> {
         let Some(view) = self.shared.view(id) else { return Ok(()) };
+        if let Entry::Vacant(entry) = self.views.entry(id) {
+            entry.insert((view, Folded { whole: Some(states.clone()), fold: None }));
+            return Ok(());
+        }
         let aggregation = Arc::clone(&view.plan.aggregation);
         Ok(self.fold_of(&view)?.merge(&aggregation, states)?)
     }
 
     fn fold_of(&mut self, view: &Arc<View>) -> Result<&mut Fold> {
-        use std::collections::btree_map::Entry;
-        Ok(match self.folds.entry(view.id) {
-            Entry::Occupied(entry) => &mut entry.into_mut().1,
-            Entry::Vacant(entry) => {
-                let fold = Fold::new(&view.plan.aggregation)?;
-                &mut entry.insert((Arc::clone(view), fold)).1
-            }
-        })
+        let (_, folded) = self.views.entry(view.id).or_insert_with(|| (Arc::clone(view), Folded::default()));
+        folded.fold(&view.plan.aggregation)
     }
 }
 
