@@ -4,7 +4,6 @@
 //! the scans more to do.
 
 pub mod aggregate;
-pub mod merge;
 pub mod top_k;
 
 use std::any::Any;
@@ -25,7 +24,7 @@ use crate::scan::ForeignScanExec;
 
 /// All rules, in their order; they come after those of DataFusion.
 pub fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
-    vec![Arc::new(aggregate::PartialAggregates), Arc::new(top_k::TopK), Arc::new(merge::SortTogether)]
+    vec![Arc::new(aggregate::PartialAggregates), Arc::new(top_k::TopK)]
 }
 
 /// What is left to the servers. The rules find it in the configuration of the session.

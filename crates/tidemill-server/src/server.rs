@@ -97,7 +97,7 @@ impl Server {
         for rule in tidemill_federation::pushdown::rules() {
             builder = builder.with_physical_optimizer_rule(rule);
         }
-        let base = builder.build();
+        let base = builder.with_physical_optimizer_rule(Arc::new(planner::SortTogether)).build();
         let reading = tables::with_catalog(&base, Arc::clone(&catalog), tables::Streams::Refused);
         let defining = tables::with_catalog(&base, Arc::clone(&catalog), tables::Streams::Planned);
         for (oid, object) in loaded.streams {

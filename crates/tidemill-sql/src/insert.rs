@@ -12,6 +12,7 @@ use sqlparser::tokenizer::Span;
 use crate::data_type::column_type;
 use crate::error::{Result, SqlError};
 use crate::name::{fold, resolve};
+use crate::planner::query_of;
 use crate::statement::Name;
 use crate::types::Type;
 
@@ -95,18 +96,7 @@ fn default_values() -> ast::Query {
     let (opening_token, closing_token) = (AttachedToken::empty(), AttachedToken::empty());
     let row = ast::Parens { opening_token, content: vec![], closing_token };
     let values = ast::Values { explicit_row: false, value_keyword: false, rows: vec![row] };
-    ast::Query {
-        with: None,
-        body: Box::new(SetExpr::Values(values)),
-        order_by: None,
-        limit_clause: None,
-        fetch: None,
-        locks: vec![],
-        for_clause: None,
-        settings: None,
-        format_clause: None,
-        pipe_operators: vec![],
-    }
+    query_of(SetExpr::Values(values))
 }
 
 /// Whether an expression is the word DEFAULT, which stands for the default of a column.

@@ -32,6 +32,7 @@ mod relkind;
 pub mod resolve;
 mod set_operation;
 mod single_value;
+mod sort_together;
 mod system_column;
 mod table_function;
 mod ties;
@@ -52,12 +53,14 @@ use datafusion::prelude::SessionConfig;
 use crate::aggregate;
 
 pub use error::{plan_error, plan_error_in};
+pub(crate) use from_function::query_of;
 pub use hint::closest;
 pub use name::display_name;
 pub use obstacle::view_obstacle;
 pub use prepare::{prepare, prepare_expr, prepare_query, prepare_text};
 pub use relkind::CONTINUOUS_OPTION;
 pub use set_operation::unify_all;
+pub use sort_together::SortTogether;
 pub use vars::SessionVars;
 
 /// The schema that a name without one is looked up in: it stands for all schemas of the search path. Nobody can write it.

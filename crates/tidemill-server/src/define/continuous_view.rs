@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::{Field, Schema};
 use datafusion::catalog::TableProvider;
 use datafusion::execution::session_state::SessionState;
-use sqlparser::ast::Query;
+use sqlparser::ast::{Query, Spanned};
 use tidemill_sql::name::resolve;
 use tidemill_sql::parse::parse_query;
 use tidemill_sql::planner::{self, display_name, plan_error, vars};
@@ -202,7 +202,7 @@ fn read_streams(server: &Server, create: &CreateView) -> Result<Vec<(u32, Stream
     let single = names.len() == 1;
     let mut streams = Vec::new();
     for name in names {
-        let name = resolve(&name, create.query_offset + 1)?;
+        let name = resolve(&name, name.span().start.column.max(1) as usize)?;
         let plain = public(&name)?;
         match server.catalog.get(plain) {
             Some(Relation::Stream(stream)) if stream.object.declared => {}
@@ -218,12 +218,15 @@ fn read_streams(server: &Server, create: &CreateView) -> Result<Vec<(u32, Stream
                 }
             }
             Some(Relation::Stream(_)) => {}
-            Some(Relation::Table(_)) => {
-                return Err(SqlError::unsupported(format!("\"{plain}\" is a table, not a stream"))
-                    .with_position(name.position)
-                    .with_hint("Join the view with the table when you read it."));
+            Some(other @ (Relation::Table(_) | Relation::Foreign(_))) => {
+                return Err(SqlError::unsupported(format!(
+                    "\"{plain}\" is a {}, not a stream",
+                    other.kind()
+                ))
+                .with_position(name.position)
+                .with_hint("Join the view with the table when you read it."));
             }
-            Some(other @ (Relation::View(_) | Relation::PlainView(_) | Relation::Foreign(_))) => {
+            Some(other @ (Relation::View(_) | Relation::PlainView(_))) => {
                 let message = format!("\"{plain}\" is a {}, not a stream", other.kind());
                 return Err(SqlError::unsupported(message)
                     .with_position(name.position)
@@ -232,6 +235,7 @@ fn read_streams(server: &Server, create: &CreateView) -> Result<Vec<(u32, Stream
             None if !create.continuous && create.options.is_empty() => {
                 let message = format!("relation \"{plain}\" does not exist");
                 return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message)
+                    .with_position(name.position)
                     .with_hint("CREATE CONTINUOUS VIEW makes a stream of a name that is not declared."));
             }
             None if single => {
@@ -241,7 +245,7 @@ fn read_streams(server: &Server, create: &CreateView) -> Result<Vec<(u32, Stream
             }
             None => {
                 let message = format!("relation \"{plain}\" does not exist");
-                return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message).with_hint(
+                return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message).with_position(name.position).with_hint(
                     "Declare it with CREATE STREAM: columns are inferred only for a query over one stream.",
                 ));
             }

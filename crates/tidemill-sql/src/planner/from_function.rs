@@ -179,9 +179,14 @@ fn select(expr: Expr, column: &str) -> Query {
         value_table_mode: None,
         flavor: ast::SelectFlavor::Standard,
     };
+    query_of(SetExpr::Select(Box::new(select)))
+}
+
+/// A query that is no more than its body.
+pub fn query_of(body: SetExpr) -> Query {
     Query {
         with: None,
-        body: Box::new(SetExpr::Select(Box::new(select))),
+        body: Box::new(body),
         order_by: None,
         limit_clause: None,
         fetch: None,

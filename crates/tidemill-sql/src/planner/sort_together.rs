@@ -1,4 +1,5 @@
-//! Sides of a union that have other constants in a column of ORDER BY are sorted together.
+//! The physical rule, after all others, by which sides of a union that have other constants in a column of ORDER BY are
+//! sorted together.
 //!
 //! The constant is left out of the order in which each side is sorted, and the first rows that are looked for on all sides
 //! share one threshold: rows of a side whose constant comes first are then dropped for rows of another.
