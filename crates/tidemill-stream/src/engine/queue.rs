@@ -15,6 +15,8 @@ use crate::error::Result;
 const GROUP_WRITES_MAX: usize = 4096;
 /// A group of at most this many bytes of events and deltas is folded by whoever commits it.
 const INLINE_BYTES_MAX: usize = 64 << 10;
+/// A group of so many writes is not worth waiting for more: its sync costs each of them little.
+const GROUP_WRITES_WANTED: usize = 8;
 
 /// The writes that wait, and the group that the folder has ready for the committer.
 ///
@@ -46,6 +48,10 @@ struct QueueState {
     /// The committer is to look around.
     called: bool,
     closed: bool,
+    /// Writes of the last group that was led.
+    led_writes: usize,
+    /// … and of those that came while it was committed: so many sessions write at the moment, about.
+    writers: usize,
 }
 
 /// What a writer is told.
@@ -129,12 +135,24 @@ impl Queue {
     pub(super) fn take_led(&self, _: &Lead) -> Option<Vec<Write>> {
         let mut state = self.state.lock();
         let is_small = !state.writes.is_empty() && state.bytes <= INLINE_BYTES_MAX;
-        is_small.then(|| state.take())
+        if !is_small {
+            return None;
+        }
+        let writes = state.take();
+        state.led_writes = writes.len();
+        Some(writes)
+    }
+
+    /// Whether the group is small and lacks the writes of sessions that wrote a moment ago.
+    pub(super) fn is_worth_waiting(&self) -> bool {
+        let state = self.state.lock();
+        state.writes.len() < state.writers.min(GROUP_WRITES_WANTED)
     }
 
     /// Gives the lead to a session whose write waits, if that is all that is to be done.
     pub(super) fn pass_on(&self, lead: Lead) {
         let mut state = self.state.lock();
+        state.writers = state.led_writes + state.writes.len();
         let mut lead = Some(lead);
         if !state.closed && !state.called && state.bytes <= INLINE_BYTES_MAX {
             for write in &mut state.writes {
