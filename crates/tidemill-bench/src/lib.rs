@@ -2,6 +2,8 @@
 
 mod command;
 pub mod error;
+pub mod histogram;
+mod interrupt;
 pub mod random;
 pub mod run;
 pub mod suite;

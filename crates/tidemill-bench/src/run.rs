@@ -3,9 +3,31 @@
 //! One operating system thread a client with blocking calls: nothing is cheaper an operation, and a client that waits
 //! for its server delays no other.
 
-use std::time::Duration;
+mod client;
+mod record;
+mod schedule;
 
-use crate::error::Result;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::interrupt::interrupted;
+use crate::target::Target;
+use client::{Course, Gate, Outbox, panicked};
+use record::Recorder;
+pub use record::{Interval, Record, Tally};
+use schedule::Schedule;
+
+/// How often samples are fetched from the clients.
+const FETCH_EVERY: Duration = Duration::from_millis(100);
+/// How long operations may take that were begun before the end.
+const GRACE: Duration = Duration::from_secs(30);
+/// SQLite evaluates in the client's thread. Only what is touched is memory.
+const CLIENT_STACK_BYTES: usize = 1 << 20;
 
 /// What is measured: the operations of a suite against its target.
 pub trait Workload: Send + Sync {
@@ -55,7 +77,7 @@ pub struct Plan {
 }
 
 /// When operations are due.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Pace {
     /// Open loop, all clients together: a Poisson process with this many arrivals a second.
     Poisson(f64),
@@ -63,4 +85,214 @@ pub enum Pace {
     Constant(f64),
     /// Closed loop: the next operation starts when the one before has ended, so a slow server is asked less.
     Closed,
+}
+
+/// What came of a run. It is here also when the run was cut short; `incomplete` says why.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Names of the operations, in the order of `record.operations`.
+    pub operations: Vec<String>,
+    pub record: Record,
+    /// From the end of the warm-up to the last end, s.
+    pub elapsed_s: f64,
+    /// What clients took to connect, s, before the run.
+    pub connect_s: f64,
+    /// Retryable errors by code, and the errors that ended clients.
+    pub errors: BTreeMap<String, u64>,
+    /// Why what is here is not the run that was asked for.
+    pub incomplete: Option<String>,
+    /// CPU time of this process during the run, s; an embedded database's work is in it.
+    pub generator_cpu_s: f64,
+    /// The workload's own figures, of all clients together.
+    pub counters: BTreeMap<String, u64>,
+}
+
+impl Outcome {
+    /// Operations that ended well, a second.
+    pub fn rate(&self) -> f64 {
+        let processed: u64 = self.record.operations.iter().map(|tally| tally.processed).sum();
+        if self.elapsed_s > 0.0 { processed as f64 / self.elapsed_s } else { 0.0 }
+    }
+}
+
+/// What somebody who watches a run is told, several times a second.
+pub struct Progress<'a> {
+    /// Since the start, the warm-up included.
+    pub at: Duration,
+    pub is_warmup: bool,
+    pub operations: &'a [String],
+    pub record: &'a Record,
+}
+
+/// Runs a workload. An error means that the run did not begin; what happens after that is in the outcome.
+pub fn run(
+    workload: &dyn Workload,
+    plan: &Plan,
+    target: Option<&Target>,
+    watch: &mut dyn FnMut(&Progress<'_>),
+) -> Result<Outcome> {
+    if plan.clients == 0 {
+        return Err(Error::usage("a run needs at least one client"));
+    }
+    let end_ns = (plan.warmup + plan.time).as_nanos() as u64;
+    let course = Course {
+        plan,
+        schedule: Schedule::new(plan.pace, plan.seed, end_ns),
+        gate: Gate::default(),
+        stop: AtomicBool::new(false),
+        end_ns,
+    };
+    let outboxes: Vec<Outbox> = (0..plan.clients).map(|_| Outbox::default()).collect();
+    std::thread::scope(|scope| {
+        let (tell, told) = mpsc::channel();
+        for (index, outbox) in outboxes.iter().enumerate() {
+            let (course, tell) = (&course, tell.clone());
+            let body = move || seat(workload, course, index, outbox, &tell);
+            let spawned =
+                std::thread::Builder::new().stack_size(CLIENT_STACK_BYTES).spawn_scoped(scope, body);
+            if let Err(error) = spawned {
+                course.gate.open(None);
+                return Err(Error::usage(format!("could not start client {index}: {error}")));
+            }
+        }
+        let connecting = Instant::now();
+        let connected = (0..plan.clients).try_for_each(|_| match told.recv() {
+            Ok(Told::Ready) => Ok(()),
+            Ok(Told::Ended(_, ended)) => Err(ended.error.unwrap_or_else(panicked)),
+            Err(_) => Err(panicked()),
+        });
+        if let Err(error) = connected {
+            course.gate.open(None);
+            return Err(error);
+        }
+        let connect_s = connecting.elapsed().as_secs_f64();
+        let mut outcome =
+            Watcher { workload, course: &course, outboxes: &outboxes, told, target }.watch(watch);
+        outcome.connect_s = connect_s;
+        Ok(outcome)
+    })
+}
+
+/// What a client's thread tells.
+enum Told {
+    Ready,
+    Ended(usize, Ended),
+}
+
+struct Ended {
+    error: Option<Error>,
+    counters: Vec<(String, u64)>,
+}
+
+fn seat(
+    workload: &dyn Workload,
+    course: &Course<'_>,
+    index: usize,
+    outbox: &Outbox,
+    tell: &mpsc::Sender<Told>,
+) {
+    let seat = Seat { index, clients: course.plan.clients, seed: course.plan.seed };
+    let ended = |error, counters| Told::Ended(index, Ended { error, counters });
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let mut client = match workload.client(&seat) {
+            Ok(client) => client,
+            Err(error) => return ended(Some(error), Vec::new()),
+        };
+        // Whoever listens is gone only when the run is given up.
+        let _ = tell.send(Told::Ready);
+        let Some(start) = course.gate.pass() else { return ended(None, Vec::new()) };
+        let result = client::drive(client.as_mut(), course, start, outbox);
+        ended(result.err(), client.counters())
+    }));
+    let _ = tell.send(caught.unwrap_or_else(|_| ended(Some(panicked()), Vec::new())));
+}
+
+/// Collects samples until all clients have ended.
+struct Watcher<'a> {
+    workload: &'a dyn Workload,
+    course: &'a Course<'a>,
+    outboxes: &'a [Outbox],
+    told: mpsc::Receiver<Told>,
+    target: Option<&'a Target>,
+}
+
+impl Watcher<'_> {
+    fn watch(self, watch: &mut dyn FnMut(&Progress<'_>)) -> Outcome {
+        let plan = self.course.plan;
+        let operations = self.workload.operations();
+        let warmup_ns = plan.warmup.as_nanos() as u64;
+        let mut recorder =
+            Recorder::new(operations.len(), warmup_ns, plan.limit.map(|limit| limit.as_nanos() as u64));
+        let mut ends: Vec<Ended> = Vec::new();
+        let mut cut_off = None;
+        let cpu = cpu_seconds();
+        let start = Instant::now();
+        self.course.gate.open(Some(start));
+        let mut fetched = Vec::new();
+        while ends.len() < plan.clients {
+            match self.told.recv_timeout(FETCH_EVERY) {
+                Ok(Told::Ended(_, ended)) => ends.push(ended),
+                Ok(Told::Ready) | Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            }
+            self.fetch(&mut recorder, &mut fetched);
+            let at = start.elapsed();
+            let is_warmup = at < plan.warmup;
+            watch(&Progress { at, is_warmup, operations: &operations, record: recorder.so_far() });
+            if interrupted() && !self.course.stop.swap(true, Ordering::Relaxed) {
+                cut_off.get_or_insert_with(|| "interrupted".to_owned());
+            }
+            let grace_ends = plan.warmup + plan.time + GRACE;
+            if at > grace_ends && cut_off.is_none() {
+                let waiting = plan.clients - ends.len();
+                cut_off =
+                    Some(format!("{waiting} operations had not ended {} s after the end", GRACE.as_secs()));
+                self.target.into_iter().for_each(Target::abort);
+            }
+        }
+        self.fetch(&mut recorder, &mut fetched);
+        outcome(operations, recorder.finish(), warmup_ns, ends, cut_off, cpu_seconds() - cpu)
+    }
+
+    fn fetch(&self, recorder: &mut Recorder, fetched: &mut Vec<client::Sample>) {
+        for outbox in self.outboxes {
+            outbox.fetch(fetched);
+            fetched.drain(..).for_each(|sample| recorder.add(&sample));
+        }
+    }
+}
+
+fn outcome(
+    operations: Vec<String>,
+    record: Record,
+    warmup_ns: u64,
+    ends: Vec<Ended>,
+    cut_off: Option<String>,
+    generator_cpu_s: f64,
+) -> Outcome {
+    let mut errors = BTreeMap::new();
+    let mut counters = BTreeMap::new();
+    let mut first = None;
+    for ended in ends {
+        for (name, count) in ended.counters {
+            *counters.entry(name).or_insert(0) += count;
+        }
+        if let Some(error) = ended.error {
+            *errors.entry(error.to_string()).or_insert(0) += 1;
+            first.get_or_insert(error);
+        }
+    }
+    let lost: u64 = errors.values().sum();
+    let incomplete = cut_off.or_else(|| {
+        let clients = if lost == 1 { "one client" } else { "clients" };
+        first.map(|error| format!("{clients} ended early ({lost}): {error}"))
+    });
+    let elapsed_s = record.last_end_ns.saturating_sub(warmup_ns) as f64 / 1e9;
+    Outcome { operations, record, elapsed_s, connect_s: 0.0, errors, incomplete, generator_cpu_s, counters }
+}
+
+/// CPU time that this process has had so far.
+pub fn cpu_seconds() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }

@@ -53,7 +53,9 @@ impl Context {
 
     pub fn number<T: std::str::FromStr>(&self, name: &str) -> Result<T> {
         let text = self.text(name)?;
-        text.replace('_', "").parse().map_err(|_| Error::usage(format!("parameter \"{name}\" is no number: \"{text}\"")))
+        text.replace('_', "")
+            .parse()
+            .map_err(|_| Error::usage(format!("parameter \"{name}\" is no number: \"{text}\"")))
     }
 }
 

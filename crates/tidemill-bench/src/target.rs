@@ -1,5 +1,6 @@
 //! Databases, known by their client protocols only: a URL opens a target, a target makes connections.
 
+mod channel;
 mod load;
 pub mod mysql;
 mod noop;
