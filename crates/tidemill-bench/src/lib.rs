@@ -2,6 +2,7 @@
 
 mod command;
 pub mod error;
+pub mod linkbench;
 pub mod histogram;
 mod interrupt;
 pub mod random;
