@@ -6,9 +6,13 @@ mod compat;
 mod data_file;
 mod distribution;
 mod error;
+mod graph;
+mod history;
+mod id2;
 mod java_random;
 mod known_keys;
 mod link_count;
+mod load;
 mod mix;
 mod payload;
 mod permutation;
@@ -16,8 +20,21 @@ mod plan;
 mod preset;
 mod properties;
 mod random;
+mod request;
+mod schema;
+mod settings;
+mod store;
+#[cfg(test)]
+mod test_server;
+mod validate;
 
 pub use error::{Error, Result};
+
+/// Milliseconds since 1970.
+fn now_ms() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as i64)
+}
 
 /// A published data file, for tests; without it they say that they were skipped.
 #[cfg(test)]

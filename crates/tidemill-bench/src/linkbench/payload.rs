@@ -27,7 +27,8 @@ const LINK_SIZE_END: i64 = 255;
 const NODE_SIZE_END: i64 = 1_048_576;
 
 impl Payload {
-    pub fn new(properties: &Properties, purpose: Purpose, compat: Compat) -> Result<Self> {
+    /// The seed decides the motif.
+    pub fn new(properties: &Properties, purpose: Purpose, compat: Compat, seed: u64) -> Result<Self> {
         let (prefix, size_key, end) = match purpose {
             Purpose::LinkAdd => ("link_add_datagen", "link_datasize", LINK_SIZE_END),
             Purpose::LinkUpdate => ("link_up_datagen", "link_datasize", LINK_SIZE_END),
@@ -38,12 +39,12 @@ impl Payload {
         if !(median > 0.0 && median < end as f64) {
             return Err(properties.wrong(size_key, format!("{median} is not above 0 and below {end}")));
         }
-        let contents = Motif::from_properties(properties, prefix, compat)?;
+        let contents = Motif::from_properties(properties, prefix, compat, &mut Random::part(seed, purpose as u64))?;
         Ok(Payload { sizes: LogNormal::new(0..end, median, 1.0), contents })
     }
 
     /// Replaces what is in `buffer`.
-    pub fn generate(&mut self, random: &mut Random, buffer: &mut Vec<u8>) {
+    pub fn generate(&self, random: &mut Random, buffer: &mut Vec<u8>) {
         let size = self.sizes.choose(random) as usize;
         buffer.clear();
         buffer.resize(size, 0);
@@ -57,8 +58,6 @@ struct Motif {
     low: u8,
     high: u8,
     uniqueness: f64,
-    motif_length: usize,
-    /// Made on first use.
     motif: Vec<u8>,
 }
 
@@ -67,7 +66,12 @@ const MOTIF_LENGTH_DEFAULT: usize = 512;
 const MOTIF_LENGTH_MAX: usize = 1 << 20;
 
 impl Motif {
-    fn from_properties(properties: &Properties, prefix: &str, compat: Compat) -> Result<Self> {
+    fn from_properties(
+        properties: &Properties,
+        prefix: &str,
+        compat: Compat,
+        random: &mut Random,
+    ) -> Result<Self> {
         let key = |name: &str| format!("{prefix}_{name}");
         let class = properties.text(prefix).unwrap_or("Motif");
         let uniqueness = match super::access::class_name(class).as_str() {
@@ -92,14 +96,12 @@ impl Motif {
         if low > high {
             return Err(properties.wrong(&key("endbyte"), format!("{high} is below the first byte, {low}")));
         }
-        Ok(Motif { low, high, uniqueness, motif_length, motif: Vec::new() })
+        let mut motif = vec![0; motif_length];
+        random.fill(&mut motif, low, high);
+        Ok(Motif { low, high, uniqueness, motif })
     }
 
-    fn fill(&mut self, random: &mut Random, target: &mut [u8]) {
-        if self.motif.is_empty() {
-            self.motif.resize(self.motif_length, 0);
-            random.fill(&mut self.motif, self.low, self.high);
-        }
+    fn fill(&self, random: &mut Random, target: &mut [u8]) {
         for chunk in target.chunks_mut(CHUNK_MAX.min(self.motif.len())) {
             if random.chance(self.uniqueness) {
                 random.fill(chunk, self.low, self.high);
@@ -124,7 +126,7 @@ mod tests {
     fn contents_compress_as_the_original() {
         let properties = Preset::Fb2017.properties();
         for (purpose, ratio, low, high) in [(Purpose::LinkAdd, 0.239, 32, 100), (Purpose::NodeAdd, 0.610, 50, 220)] {
-            let mut payload = Payload::new(&properties, purpose, Compat::all()).unwrap();
+            let payload = Payload::new(&properties, purpose, Compat::all(), 1).unwrap();
             let mut random = Random::new(8);
             let (mut rows, mut row) = (Vec::new(), Vec::new());
             while rows.len() < 2_000_000 {
@@ -144,7 +146,7 @@ mod tests {
         let message = |definition: &str| {
             let mut properties = Preset::Fb2017.properties();
             properties.define(definition).unwrap();
-            Payload::new(&properties, Purpose::LinkAdd, Compat::none()).unwrap_err().to_string()
+            Payload::new(&properties, Purpose::LinkAdd, Compat::none(), 1).unwrap_err().to_string()
         };
         assert!(message("link_add_datagen=Zeros").contains("there are Motif and Uniform"));
         assert!(message("link_add_datagen_startbyte=300").contains("\"300\" is not a whole number in range"));
