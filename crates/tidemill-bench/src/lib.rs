@@ -7,6 +7,7 @@ pub mod histogram;
 mod interrupt;
 pub mod random;
 pub mod run;
+pub mod script;
 pub mod suite;
 pub mod target;
 

@@ -35,7 +35,7 @@ pub trait Workload: Send + Sync {
     fn operations(&self) -> Vec<String>;
 
     /// Makes client `seat.index`, connected. Called in that client's own thread; connecting is not part of the run.
-    fn client(&self, seat: &Seat) -> Result<Box<dyn Client>>;
+    fn client(&self, seat: &Seat) -> Result<Box<dyn Client + '_>>;
 }
 
 /// Which client of how many, and its own seed.
@@ -58,6 +58,21 @@ pub trait Client {
     fn counters(&self) -> Vec<(String, u64)> {
         Vec::new()
     }
+
+    /// Where the time went inside of the operations.
+    fn parts(&self) -> Vec<Part> {
+        Vec::new()
+    }
+}
+
+/// A step of an operation, such as a statement of a script.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Part {
+    /// Index into [`Workload::operations`].
+    pub operation: usize,
+    pub text: String,
+    pub count: u64,
+    pub total_ns: u64,
 }
 
 /// How a run goes.
@@ -105,6 +120,8 @@ pub struct Outcome {
     pub generator_cpu_s: f64,
     /// The workload's own figures, of all clients together.
     pub counters: BTreeMap<String, u64>,
+    /// Steps of the operations, all clients together, the warm-up included.
+    pub parts: Vec<Part>,
 }
 
 impl Outcome {
@@ -182,6 +199,7 @@ enum Told {
 struct Ended {
     error: Option<Error>,
     counters: Vec<(String, u64)>,
+    parts: Vec<Part>,
 }
 
 fn seat(
@@ -192,19 +210,19 @@ fn seat(
     tell: &mpsc::Sender<Told>,
 ) {
     let seat = Seat { index, clients: course.plan.clients, seed: course.plan.seed };
-    let ended = |error, counters| Told::Ended(index, Ended { error, counters });
+    let ended = |error| Told::Ended(index, Ended { error, counters: Vec::new(), parts: Vec::new() });
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let mut client = match workload.client(&seat) {
             Ok(client) => client,
-            Err(error) => return ended(Some(error), Vec::new()),
+            Err(error) => return ended(Some(error)),
         };
         // Whoever listens is gone only when the run is given up.
         let _ = tell.send(Told::Ready);
-        let Some(start) = course.gate.pass() else { return ended(None, Vec::new()) };
+        let Some(start) = course.gate.pass() else { return ended(None) };
         let result = client::drive(client.as_mut(), course, start, outbox);
-        ended(result.err(), client.counters())
+        Told::Ended(index, Ended { error: result.err(), counters: client.counters(), parts: client.parts() })
     }));
-    let _ = tell.send(caught.unwrap_or_else(|_| ended(Some(panicked()), Vec::new())));
+    let _ = tell.send(caught.unwrap_or_else(|_| ended(Some(panicked()))));
 }
 
 /// Collects samples until all clients have ended.
@@ -272,8 +290,18 @@ fn outcome(
 ) -> Outcome {
     let mut errors = BTreeMap::new();
     let mut counters = BTreeMap::new();
+    let mut parts: Vec<Part> = Vec::new();
     let mut first = None;
     for ended in ends {
+        for (i, part) in ended.parts.into_iter().enumerate() {
+            match parts.get_mut(i) {
+                Some(sum) => {
+                    sum.count += part.count;
+                    sum.total_ns += part.total_ns;
+                }
+                None => parts.push(part),
+            }
+        }
         for (name, count) in ended.counters {
             *counters.entry(name).or_insert(0) += count;
         }
@@ -288,7 +316,17 @@ fn outcome(
         first.map(|error| format!("{clients} ended early ({lost}): {error}"))
     });
     let elapsed_s = record.last_end_ns.saturating_sub(warmup_ns) as f64 / 1e9;
-    Outcome { operations, record, elapsed_s, connect_s: 0.0, errors, incomplete, generator_cpu_s, counters }
+    Outcome {
+        operations,
+        record,
+        elapsed_s,
+        connect_s: 0.0,
+        errors,
+        incomplete,
+        generator_cpu_s,
+        counters,
+        parts,
+    }
 }
 
 /// CPU time that this process has had so far.
