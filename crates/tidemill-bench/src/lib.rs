@@ -2,9 +2,9 @@
 
 mod command;
 pub mod error;
-pub mod linkbench;
 pub mod histogram;
 mod interrupt;
+pub mod linkbench;
 pub mod random;
 pub mod run;
 pub mod script;

@@ -2,6 +2,7 @@
 
 mod access;
 mod builtin_fit;
+mod command;
 mod compat;
 mod data_file;
 mod distribution;
@@ -14,6 +15,7 @@ mod known_keys;
 mod link_count;
 mod load;
 mod mix;
+mod original;
 mod payload;
 mod permutation;
 mod plan;
@@ -24,11 +26,14 @@ mod request;
 mod schema;
 mod settings;
 mod store;
+mod suite;
 #[cfg(test)]
 mod test_server;
 mod validate;
 
+pub use command::Arguments;
 pub use error::{Error, Result};
+pub use suite::LinkBench;
 
 /// Milliseconds since 1970.
 fn now_ms() -> i64 {
@@ -45,7 +50,10 @@ fn shared_data(file: &str) -> Option<data_file::Distributions> {
     );
     let path = folder.join(file);
     if !path.exists() {
-        eprintln!("skipped: no {}; set TIDEMILL_LINKBENCH_DATA to the folder with the published files", path.display());
+        eprintln!(
+            "skipped: no {}; set TIDEMILL_LINKBENCH_DATA to the folder with the published files",
+            path.display()
+        );
         return None;
     }
     Some(data_file::Distributions::read(&path).unwrap())

@@ -21,15 +21,29 @@ pub struct Access {
 #[derive(Debug, Clone)]
 enum Kind {
     /// A rank by law, spread over the ids.
-    Law { law: Arc<dyn Distribution>, permutation: Arc<Permutation> },
+    Law {
+        law: Arc<dyn Distribution>,
+        permutation: Arc<Permutation>,
+    },
     /// The original's way with the published curve: every point has its own counter that walks over the ids.
-    Cycles { weights: Arc<[f64]>, counters: Arc<[AtomicI64]> },
+    Cycles {
+        weights: Arc<[f64]>,
+        counters: Arc<[AtomicI64]>,
+    },
     /// One after the other, from the id before.
     RoundRobin,
-    Reciprocal { clamp: bool },
-    Multiple { step: i64 },
-    Power { base: f64 },
-    PerfectPower { exponent: f64 },
+    Reciprocal {
+        clamp: bool,
+    },
+    Multiple {
+        step: i64,
+    },
+    Power {
+        base: f64,
+    },
+    PerfectPower {
+        exponent: f64,
+    },
 }
 
 /// A use, with its prefix in the properties.
@@ -97,7 +111,9 @@ impl Access {
             "reciprocal" => Kind::Reciprocal { clamp: !compat.access },
             "multiple" => Kind::Multiple { step: properties.required::<i64>(&config_key)?.max(1) },
             "power" => Kind::Power { base: properties.required::<f64>(&config_key)?.max(1.0 + 1e-9) },
-            "perfect_power" => Kind::PerfectPower { exponent: properties.required::<f64>(&config_key)?.max(1.0) },
+            "perfect_power" => {
+                Kind::PerfectPower { exponent: properties.required::<f64>(&config_key)?.max(1.0) }
+            }
             _ => law(named_law(&function_key, of.prefix(), properties, ids.clone())?),
         };
         Ok(Access { ids, kind })
@@ -161,7 +177,9 @@ pub fn named_law(
             let shape = number("shape")?;
             // The draw divides by 1 - shape.
             if !(shape > 0.0 && shape != 1.0) {
-                return Err(properties.wrong(&format!("{prefix}shape"), "must be above 0 and not 1".to_owned()));
+                return Err(
+                    properties.wrong(&format!("{prefix}shape"), "must be above 0 and not 1".to_owned())
+                );
             }
             Arc::new(Zipf::new(range, shape))
         }
@@ -184,7 +202,8 @@ pub fn check_probability(properties: &Properties, key: &str, probability: f64) -
 }
 
 fn unknown_law(properties: &Properties, key: &str, name: &str) -> Error {
-    let known = "Zipf, Uniform, Geometric, LogNormal, REAL, ROUND_ROBIN, RECIPROCAL, MULTIPLE, POWER, PERFECT_POWER";
+    let known =
+        "Zipf, Uniform, Geometric, LogNormal, REAL, ROUND_ROBIN, RECIPROCAL, MULTIPLE, POWER, PERFECT_POWER";
     properties.wrong(key, format!("\"{name}\" is not a known function; there are {known}"))
 }
 
@@ -201,11 +220,21 @@ pub struct LinkAccess {
 }
 
 impl LinkAccess {
-    pub fn reads(properties: &Properties, ids: &Range<i64>, data: &Distributions, compat: Compat) -> Result<Self> {
+    pub fn reads(
+        properties: &Properties,
+        ids: &Range<i64>,
+        data: &Distributions,
+        compat: Compat,
+    ) -> Result<Self> {
         Self::new(properties, (Use::LinkReads, Use::LinkReadsUncorrelated), ids, data, compat)
     }
 
-    pub fn writes(properties: &Properties, ids: &Range<i64>, data: &Distributions, compat: Compat) -> Result<Self> {
+    pub fn writes(
+        properties: &Properties,
+        ids: &Range<i64>,
+        data: &Distributions,
+        compat: Compat,
+    ) -> Result<Self> {
         if compat.write_uncorr {
             return Self::new(properties, (Use::LinkWrites, Use::LinkReadsUncorrelated), ids, data, compat);
         }
@@ -297,7 +326,8 @@ mod tests {
 
     #[test]
     fn zipf_is_permuted() {
-        let access = access("com.facebook.LinkBench.distributions.ZipfDistribution", "0", 1..100_001, Compat::none());
+        let access =
+            access("com.facebook.LinkBench.distributions.ZipfDistribution", "0", 1..100_001, Compat::none());
         let mut random = Random::new(3);
         let mut hits = 0;
         for _ in 0..100_000 {

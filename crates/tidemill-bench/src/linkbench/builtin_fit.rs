@@ -44,7 +44,8 @@ fn expand(knots: Knots) -> Empirical {
         let [(low, share_low), (high, share_high)] = pair else { continue };
         let width = ((high + 1) as f64).ln() - ((low + 1) as f64).ln();
         // Nothing is known between the last two: no id is above the largest value.
-        let slope = if *share_high > 0.0 { (share_high.ln() - share_low.ln()) / width } else { f64::NEG_INFINITY };
+        let slope =
+            if *share_high > 0.0 { (share_high.ln() - share_low.ln()) / width } else { f64::NEG_INFINITY };
         let mut value = *low;
         while value < *high {
             let distance = ((value + 1) as f64).ln() - ((low + 1) as f64).ln();

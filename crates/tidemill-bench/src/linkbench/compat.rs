@@ -57,7 +57,10 @@ impl Compat {
         for name in list.split(',').map(str::trim) {
             let Some((_, flag)) = FLAWS.iter().find(|(known, _)| *known == name) else {
                 let names = FLAWS.map(|(name, _)| name).join(", ");
-                return Err(Error::at("--compat", format!("\"{name}\" is not known; there are all, {names}")));
+                return Err(Error::at(
+                    "--compat",
+                    format!("\"{name}\" is not known; there are all, {names}"),
+                ));
             };
             *flag(&mut compat) = true;
         }

@@ -41,7 +41,8 @@ impl Distributions {
                     current = Some(known.ok_or_else(|| wrong(format!("\"{name}\" is not a known section")))?);
                 }
                 [value, percent] => {
-                    let section = current.ok_or_else(|| wrong("a point before the first section".to_owned()))?;
+                    let section =
+                        current.ok_or_else(|| wrong("a point before the first section".to_owned()))?;
                     let value =
                         value.parse().map_err(|_| wrong(format!("\"{value}\" is not a whole number")))?;
                     let percent: f64 =

@@ -21,3 +21,9 @@ impl Error {
         Error::At { place: place.to_owned(), message }
     }
 }
+
+impl From<Error> for crate::error::Error {
+    fn from(error: Error) -> Self {
+        crate::error::Error::usage(error.to_string())
+    }
+}

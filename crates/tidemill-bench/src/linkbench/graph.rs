@@ -1,12 +1,12 @@
 //! The graph that properties describe: its ids, types and numbers of links.
 
+use super::Result;
 use super::access::{class_name, named_law};
 use super::builtin_fit::Year;
 use super::data_file::Distributions;
 use super::link_count::{Arithmetic, LinkCounts, Source, Split};
 use super::plan::Plan;
 use super::properties::Properties;
-use super::Result;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -40,7 +40,9 @@ impl Graph {
         }
         let types = properties.or("link_type_count", 1)?;
         if !(1..=TYPES_MAX).contains(&types) {
-            return Err(properties.wrong("link_type_count", format!("{types} is not between 1 and {TYPES_MAX}")));
+            return Err(
+                properties.wrong("link_type_count", format!("{types} is not between 1 and {TYPES_MAX}"))
+            );
         }
         let data = Arc::new(match properties.text("data_file") {
             Some(path) => Distributions::read(Path::new(path))?,
@@ -78,16 +80,22 @@ impl Graph {
             return Ok(());
         }
         let census = self.counts.census();
-        let most = census.last().map_or(0, |(links, _)| self.split.links_of_type(*links, self.counts.types(), 0));
+        let most =
+            census.last().map_or(0, |(links, _)| self.split.links_of_type(*links, self.counts.types(), 0));
         if most * 2 > self.random_id2_max {
-            let message = format!("is too small for {most} distinct links of one id and type: at least twice as much");
+            let message =
+                format!("is too small for {most} distinct links of one id and type: at least twice as much");
             return Err(properties.wrong("randomid2max", message));
         }
         Ok(())
     }
 }
 
-fn link_source(properties: &Properties, ids: std::ops::Range<i64>, data: &Arc<Distributions>) -> Result<Source> {
+fn link_source(
+    properties: &Properties,
+    ids: std::ops::Range<i64>,
+    data: &Arc<Distributions>,
+) -> Result<Source> {
     let function: String = properties.required("nlinks_func")?;
     let rule = match class_name(&function).as_str() {
         "real" | "realdistribution" => return Ok(Source::Real(Arc::clone(data))),

@@ -49,7 +49,14 @@ impl Id2 {
     }
 
     /// The second ids of one MULTIGET; repeated ones are left out under the old rule only.
-    pub fn choose_many(&self, random: &mut Random, id1: i64, type_index: i64, ids: usize, into: &mut Vec<i64>) {
+    pub fn choose_many(
+        &self,
+        random: &mut Random,
+        id1: i64,
+        type_index: i64,
+        ids: usize,
+        into: &mut Vec<i64>,
+    ) {
         into.clear();
         let is_distinct = self.split == Split::Published && self.random_max <= 0;
         let links = self.counts.links(id1, type_index);

@@ -2,16 +2,73 @@
 
 /// Also names whose features are gone: the original's files still set them.
 const ORIGINAL: &[&str] = &[
-    "addlink", "addnode", "bulk_insert_count", "bulk_insert_kb", "check_count", "countlink", "counttable", "data_file",
-    "dbcount", "dbid", "dbload", "dbprefix", "debuglevel", "deletelink", "deletenode", "displayfreq", "generate_nodes",
-    "getlink", "getlinklist", "getlinklist_history", "getnode", "hdr_histogram_accuracy", "hdr_histogram_max_latency",
-    "host", "id2gen_config", "link_add_datagen", "link_datasize", "link_multiget_dist", "link_multiget_dist_max",
-    "link_multiget_dist_min", "link_multiget_dist_prob", "link_type_count", "link_up_datagen", "linkstore",
-    "linktable", "load_progress_interval", "load_random_seed", "loader_chunk_size", "loaders",
-    "max_failed_requests", "maxid1", "maxsamples", "maxtime", "never_change", "nlinks_config", "nlinks_default",
-    "nlinks_func", "node_add_datagen", "node_datasize", "node_up_datagen", "nodestore", "nodetable", "password",
-    "port", "progressfreq", "randomid2max", "req_progress_interval", "request_random_seed", "requesters",
-    "requestrate", "requests", "startid1", "updatelink", "updatenode", "use_hdr_histogram", "user", "warmup_time",
+    "addlink",
+    "addnode",
+    "bulk_insert_count",
+    "bulk_insert_kb",
+    "check_count",
+    "countlink",
+    "counttable",
+    "data_file",
+    "dbcount",
+    "dbid",
+    "dbload",
+    "dbprefix",
+    "debuglevel",
+    "deletelink",
+    "deletenode",
+    "displayfreq",
+    "generate_nodes",
+    "getlink",
+    "getlinklist",
+    "getlinklist_history",
+    "getnode",
+    "hdr_histogram_accuracy",
+    "hdr_histogram_max_latency",
+    "host",
+    "id2gen_config",
+    "link_add_datagen",
+    "link_datasize",
+    "link_multiget_dist",
+    "link_multiget_dist_max",
+    "link_multiget_dist_min",
+    "link_multiget_dist_prob",
+    "link_type_count",
+    "link_up_datagen",
+    "linkstore",
+    "linktable",
+    "load_progress_interval",
+    "load_random_seed",
+    "loader_chunk_size",
+    "loaders",
+    "max_failed_requests",
+    "maxid1",
+    "maxsamples",
+    "maxtime",
+    "never_change",
+    "nlinks_config",
+    "nlinks_default",
+    "nlinks_func",
+    "node_add_datagen",
+    "node_datasize",
+    "node_up_datagen",
+    "nodestore",
+    "nodetable",
+    "password",
+    "port",
+    "progressfreq",
+    "randomid2max",
+    "req_progress_interval",
+    "request_random_seed",
+    "requesters",
+    "requestrate",
+    "requests",
+    "startid1",
+    "updatelink",
+    "updatenode",
+    "use_hdr_histogram",
+    "user",
+    "warmup_time",
     "workload_file",
 ];
 
@@ -20,14 +77,28 @@ const DEAD: &[&str] = &["loaddata", "reportprogress", "tempdir", "useinputfiles"
 
 /// This suite's own, all of them optional.
 const OWN: &[&str] = &[
-    "covering_index", "data_type", "fillfactor", "id_type", "link_update", "multiget", "partitions", "statements",
+    "covering_index",
+    "data_type",
+    "fillfactor",
+    "id_type",
+    "link_update",
+    "multiget",
+    "partitions",
+    "statements",
 ];
 
 /// Families: a name of the first list, then one of the second.
 const FAMILIES: [(&[&str], &[&str]); 2] = [
     (
         &[
-            "read_", "read_uncorr_", "write_", "write_uncorr_", "node_read_", "node_update_", "node_delete_", "nlinks_",
+            "read_",
+            "read_uncorr_",
+            "write_",
+            "write_uncorr_",
+            "node_read_",
+            "node_update_",
+            "node_delete_",
+            "nlinks_",
         ],
         &["function", "config", "shape", "blend", "mean", "median", "sigma", "prob"],
     ),
@@ -43,7 +114,8 @@ pub fn is_known(key: &str) -> bool {
 
 /// The known name that differs least, when it is near enough to be a slip.
 pub fn nearest(key: &str) -> Option<String> {
-    let (near, changes) = all().map(|known| (distance(key, &known), known)).min().map(|(d, known)| (known, d))?;
+    let (near, changes) =
+        all().map(|known| (distance(key, &known), known)).min().map(|(d, known)| (known, d))?;
     (changes <= 1 + key.len() / 5).then_some(near)
 }
 

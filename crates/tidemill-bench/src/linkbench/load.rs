@@ -55,7 +55,9 @@ impl LoadPlan {
         }
         let chunk = properties.or("loader_chunk_size", 2_048)?;
         if !(1..=1_000_000).contains(&chunk) {
-            return Err(properties.wrong("loader_chunk_size", format!("{chunk} is not between 1 and 1000000")));
+            return Err(
+                properties.wrong("loader_chunk_size", format!("{chunk} is not between 1 and 1000000"))
+            );
         }
         Ok(LoadPlan {
             // SQLite has one writer: more would only wait for each other.
@@ -130,10 +132,8 @@ impl Course<'_> {
     }
 
     fn run_units(&self, target: &Target, total: &Mutex<Loaded>) -> Result<()> {
-        let wrong = |error: super::Error| Error::usage(error.to_string());
-        let payload = |purpose| {
-            Payload::new(&self.settings.properties, purpose, self.settings.compat, self.plan.seed).map_err(wrong)
-        };
+        let payload =
+            |purpose| Payload::new(&self.settings.properties, purpose, self.settings.compat, self.plan.seed);
         let mut loader = Loader {
             course: self,
             connection: target.connect()?,

@@ -1,8 +1,8 @@
 //! The operations and how often each is chosen.
 
+use super::Result;
 use super::properties::Properties;
 use super::random::Random;
-use super::Result;
 use serde::Serialize;
 
 /// In the order of the original's report.
@@ -90,7 +90,9 @@ impl Mix {
             *slot = (sum, operation);
         }
         if (sum - 100.0).abs() > 1e-5 {
-            return Err(properties.wrong("getnode", format!("the shares of all operations add up to {sum}, not 100")));
+            return Err(
+                properties.wrong("getnode", format!("the shares of all operations add up to {sum}, not 100"))
+            );
         }
         Ok(Mix { cumulative })
     }
@@ -150,6 +152,9 @@ mod tests {
         let mut properties = Preset::Fb2017.properties();
         properties.define("getnode=50").unwrap();
         let message = Mix::new(&properties).unwrap_err().to_string();
-        assert!(message.starts_with("property \"getnode\" (-D getnode=50): the shares of all operations add up to"));
+        assert!(
+            message
+                .starts_with("property \"getnode\" (-D getnode=50): the shares of all operations add up to")
+        );
     }
 }

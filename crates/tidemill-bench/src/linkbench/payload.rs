@@ -39,7 +39,8 @@ impl Payload {
         if !(median > 0.0 && median < end as f64) {
             return Err(properties.wrong(size_key, format!("{median} is not above 0 and below {end}")));
         }
-        let contents = Motif::from_properties(properties, prefix, compat, &mut Random::part(seed, purpose as u64))?;
+        let contents =
+            Motif::from_properties(properties, prefix, compat, &mut Random::part(seed, purpose as u64))?;
         Ok(Payload { sizes: LogNormal::new(0..end, median, 1.0), contents })
     }
 
@@ -125,7 +126,9 @@ mod tests {
     #[test]
     fn contents_compress_as_the_original() {
         let properties = Preset::Fb2017.properties();
-        for (purpose, ratio, low, high) in [(Purpose::LinkAdd, 0.239, 32, 100), (Purpose::NodeAdd, 0.610, 50, 220)] {
+        for (purpose, ratio, low, high) in
+            [(Purpose::LinkAdd, 0.239, 32, 100), (Purpose::NodeAdd, 0.610, 50, 220)]
+        {
             let payload = Payload::new(&properties, purpose, Compat::all(), 1).unwrap();
             let mut random = Random::new(8);
             let (mut rows, mut row) = (Vec::new(), Vec::new());

@@ -128,7 +128,8 @@ mod tests {
 
     #[test]
     fn totals_equal_the_original() {
-        let (Some(old), Some(new)) = (shared_data("Distribution_2011.dat"), shared_data("Distribution.dat")) else {
+        let (Some(old), Some(new)) = (shared_data("Distribution_2011.dat"), shared_data("Distribution.dat"))
+        else {
             return;
         };
         let (old, new) = (Arc::new(old), Arc::new(new));
@@ -154,7 +155,10 @@ mod tests {
         let new = Arc::new(new);
         let large = |nodes| plan(&new, nodes, Split::Even).largest;
         assert_eq!(large(100_000)[0], Largest { id: 14_337, links: 4_181_356 });
-        assert_eq!(large(100_000)[1..].iter().map(|l| l.links).collect::<Vec<_>>(), [15_996, 10_058, 7_490, 6_050]);
+        assert_eq!(
+            large(100_000)[1..].iter().map(|l| l.links).collect::<Vec<_>>(),
+            [15_996, 10_058, 7_490, 6_050]
+        );
         let million: Vec<_> = large(1_000_000).into_iter().map(|l| l.links).collect();
         assert_eq!(million, [4_181_356, 76_220, 50_092, 38_048, 31_066]);
         let first = [(10_000, 5_121), (1_000_000, 389_121), (10_000_000, 355_329)];
@@ -172,7 +176,9 @@ mod tests {
             let Some(data) = shared_data(file) else { return };
             let (data, fit) = (Arc::new(data), Arc::new(Distributions::builtin(year)));
             for split in [Split::Published, Split::Even] {
-                for nodes in [10_000, 54_321, 100_000, 1_000_000, 3_210_987, 10_000_000, 100_000_000, 1_000_000_000] {
+                for nodes in
+                    [10_000, 54_321, 100_000, 1_000_000, 3_210_987, 10_000_000, 100_000_000, 1_000_000_000]
+                {
                     let (exact, near) = (plan(&data, nodes, split).links, plan(&fit, nodes, split).links);
                     let error = near as f64 / exact as f64 - 1.0;
                     assert!(error.abs() < 0.005, "{year:?} {split:?} {nodes}: {exact} {near} {error}");
@@ -188,7 +194,8 @@ mod tests {
             let (mut ids, mut square, mut steps) = (0, 0.0, 0);
             for (value, count) in data.nlinks.census(size) {
                 ids += count;
-                let share = data.nlinks.points().iter().find(|point| point.value == value).unwrap().cumulative;
+                let share =
+                    data.nlinks.points().iter().find(|point| point.value == value).unwrap().cumulative;
                 square += (ids as f64 / size as f64 - share).powi(2);
                 steps += 1;
             }

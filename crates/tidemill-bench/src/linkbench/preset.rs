@@ -33,7 +33,9 @@ impl Preset {
 
     pub fn properties(self) -> Properties {
         let own: &[(&str, &str)] = match self {
-            Preset::Fb2011 => &[("never_change", "true"), ("link_update", "upsert"), ("statements", "literal")],
+            Preset::Fb2011 => {
+                &[("never_change", "true"), ("link_update", "upsert"), ("statements", "literal")]
+            }
             Preset::Fb2017NeverChange => &[("never_change", "true")],
             Preset::Fb2017 => &[],
         };

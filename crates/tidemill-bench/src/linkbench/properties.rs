@@ -171,7 +171,8 @@ fn unescape(text: &str) -> std::result::Result<String, String> {
             Some('f') => result.push('\x0c'),
             Some('u') => {
                 let code: String = chars.by_ref().take(4).collect();
-                let parsed = u32::from_str_radix(&code, 16).ok().filter(|_| code.len() == 4).and_then(char::from_u32);
+                let parsed =
+                    u32::from_str_radix(&code, 16).ok().filter(|_| code.len() == 4).and_then(char::from_u32);
                 result.push(parsed.ok_or_else(|| format!("\"\\u{code}\" is not a character"))?);
             }
             Some(other) => result.push(other),
@@ -223,7 +224,10 @@ mod tests {
             message(properties.check_known().unwrap_err()),
             "property \"requestors\" (f.properties:3): is not a known property; did you mean \"requesters\"?"
         );
-        assert_eq!(message(properties.required::<u32>("user").unwrap_err()), "property \"user\" (not set): is required");
+        assert_eq!(
+            message(properties.required::<u32>("user").unwrap_err()),
+            "property \"user\" (not set): is required"
+        );
         assert!(Properties::default().define("x").is_err());
         assert!(Properties::parse("a=\\u00g1", "f").is_err());
     }

@@ -16,13 +16,8 @@ use crate::target::Target;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The workload.
+/// The workload: what requesters share. Nothing in it changes during a run.
 pub struct Requests {
-    shared: Arc<Shared>,
-}
-
-/// What requesters share. Nothing in it changes during a run.
-struct Shared {
     target: Target,
     schema: Schema,
     settings: Settings,
@@ -59,10 +54,11 @@ impl Requests {
             return Err(properties.wrong("getlinklist_history", "is not a percentage".to_owned()));
         }
         if properties.or("check_count", false)? {
-            let message = "is the original's debugging aid: counts are validated after a run instead".to_owned();
+            let message =
+                "is the original's debugging aid: counts are validated after a run instead".to_owned();
             return Err(properties.wrong("check_count", message));
         }
-        let shared = Shared {
+        Ok(Requests {
             mix: Mix::new(properties)?,
             link_reads: LinkAccess::reads(properties, &ids, data, compat)?,
             link_writes: LinkAccess::writes(properties, &ids, data, compat)?,
@@ -79,13 +75,12 @@ impl Requests {
             target: target.clone(),
             schema: schema.clone(),
             settings: settings.clone(),
-        };
-        Ok(Requests { shared: Arc::new(shared) })
+        })
     }
 
     /// The run that the properties ask for. Rates are of all requesters together here.
     pub fn plan(&self, seed: u64) -> Result<Plan> {
-        let properties = &self.shared.settings.properties;
+        let properties = &self.settings.properties;
         let clients: usize = properties.or("requesters", 1)?;
         let rate: i64 = properties.or("requestrate", 0)?;
         Ok(Plan {
@@ -95,12 +90,10 @@ impl Requests {
             warmup: Duration::from_secs(properties.or("warmup_time", 0)?),
             time: Duration::from_secs(properties.or("maxtime", 100_000)?),
             operations_max: Some(properties.required("requests")?),
-            seed: self.shared.seed.unwrap_or(seed),
+            seed: self.seed.unwrap_or(seed),
         })
     }
-}
 
-impl Shared {
     fn id2(&self, seat: &Seat) -> Id2 {
         let graph = &self.settings.graph;
         Id2 {
@@ -115,7 +108,8 @@ impl Shared {
 fn multiget(settings: &Settings, compat: Compat) -> Result<Option<Arc<dyn Distribution>>> {
     let properties = &settings.properties;
     let Some(class) = properties.text("link_multiget_dist") else { return Ok(None) };
-    let range = properties.required("link_multiget_dist_min")?..properties.required("link_multiget_dist_max")?;
+    let range =
+        properties.required("link_multiget_dist_min")?..properties.required("link_multiget_dist_max")?;
     if range.start < 1 || range.end <= range.start || range.end > MULTIGET_MAX {
         let message = format!("{} to {} is not a range within 1 to {MULTIGET_MAX}", range.start, range.end);
         return Err(properties.wrong("link_multiget_dist_max", message));
@@ -144,8 +138,8 @@ impl Workload for Requests {
         Operation::NAMES.map(str::to_owned).to_vec()
     }
 
-    fn client(&self, seat: &Seat) -> crate::error::Result<Box<dyn Client>> {
-        Ok(Box::new(Requester::new(Arc::clone(&self.shared), seat)?))
+    fn client(&self, seat: &Seat) -> crate::error::Result<Box<dyn Client + '_>> {
+        Ok(Box::new(Requester::new(self, seat)?))
     }
 }
 

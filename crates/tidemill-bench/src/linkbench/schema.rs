@@ -52,17 +52,23 @@ impl Schema {
         let id_type = match properties.text("id_type").unwrap_or("bigint") {
             "bigint" => IdType::Bigint,
             "numeric" | "numeric(20)" => IdType::Numeric,
-            other => return Err(properties.wrong("id_type", format!("\"{other}\" is neither bigint nor numeric"))),
+            other => {
+                return Err(properties.wrong("id_type", format!("\"{other}\" is neither bigint nor numeric")));
+            }
         };
         let data_type = match properties.text("data_type").unwrap_or("bytea") {
             "bytea" => DataType::Bytes,
             "text" => DataType::Text,
-            other => return Err(properties.wrong("data_type", format!("\"{other}\" is neither bytea nor text"))),
+            other => {
+                return Err(properties.wrong("data_type", format!("\"{other}\" is neither bytea nor text")));
+            }
         };
         let partitions = properties.or("partitions", 1)?;
         if !(1..=PARTITIONS_MAX).contains(&partitions) || (dialect == Dialect::Sqlite && partitions > 1) {
             let most = if dialect == Dialect::Sqlite { 1 } else { PARTITIONS_MAX };
-            return Err(properties.wrong("partitions", format!("{partitions} is not between 1 and {most} here")));
+            return Err(
+                properties.wrong("partitions", format!("{partitions} is not between 1 and {most} here"))
+            );
         }
         let fillfactor: Option<u8> = properties.optional("fillfactor")?;
         if fillfactor.is_some_and(|percent| !(10..=100).contains(&percent) || dialect != Dialect::Postgres) {
@@ -108,7 +114,9 @@ impl Schema {
 
     /// Removes what an earlier run left.
     pub fn drop_tables(&self) -> Vec<String> {
-        [self.links(), self.counts(), self.nodes()].map(|table| format!("DROP TABLE IF EXISTS {table}")).to_vec()
+        [self.links(), self.counts(), self.nodes()]
+            .map(|table| format!("DROP TABLE IF EXISTS {table}"))
+            .to_vec()
     }
 
     /// The tables before the load.
@@ -145,7 +153,10 @@ impl Schema {
             Dialect::Postgres => vec![
                 format!("ALTER TABLE {links} ADD PRIMARY KEY (link_type, id1, id2)"),
                 index,
-                format!("ALTER TABLE {counts} ADD CONSTRAINT {}_pkey PRIMARY KEY (id, link_type)", self.counts),
+                format!(
+                    "ALTER TABLE {counts} ADD CONSTRAINT {}_pkey PRIMARY KEY (id, link_type)",
+                    self.counts
+                ),
                 format!("ALTER TABLE {nodes} ADD PRIMARY KEY (id)"),
                 // Without it the covering index cannot answer by itself, and plans are guesses.
                 format!("VACUUM (ANALYZE) {links}"),
@@ -231,15 +242,20 @@ impl Schema {
 
     fn create_nodes(&self) -> String {
         let (nodes, data) = (self.nodes(), self.data());
-        let columns = format!("type int NOT NULL, version bigint NOT NULL, time int NOT NULL, data {data} NOT NULL");
+        let columns =
+            format!("type int NOT NULL, version bigint NOT NULL, time int NOT NULL, data {data} NOT NULL");
         match self.dialect {
             Dialect::Postgres | Dialect::Noop => {
                 format!("CREATE TABLE {nodes} (id bigserial, {columns}){}", self.storage())
             }
             Dialect::MySql => {
-                format!("CREATE TABLE {nodes} (id bigint NOT NULL AUTO_INCREMENT PRIMARY KEY, {columns}) ENGINE = InnoDB")
+                format!(
+                    "CREATE TABLE {nodes} (id bigint NOT NULL AUTO_INCREMENT PRIMARY KEY, {columns}) ENGINE = InnoDB"
+                )
             }
-            Dialect::Sqlite => format!("CREATE TABLE {nodes} (id INTEGER PRIMARY KEY AUTOINCREMENT, {columns})"),
+            Dialect::Sqlite => {
+                format!("CREATE TABLE {nodes} (id INTEGER PRIMARY KEY AUTOINCREMENT, {columns})")
+            }
         }
     }
 }

@@ -80,7 +80,8 @@ impl Sources {
 
     /// A path in a file counts from the benchmark's home, one of the command line from here.
     fn resolve_data_file(&self, properties: &mut Properties, home: &Path) {
-        let is_defined = self.define.iter().any(|definition| definition.trim_start().starts_with("data_file"));
+        let is_defined =
+            self.define.iter().any(|definition| definition.trim_start().starts_with("data_file"));
         let path = properties.text("data_file").map(|path| home.join(path).display().to_string());
         if let (Some(path), false) = (path, is_defined) {
             properties.set("data_file", &path, "data_file of the workload");
@@ -112,7 +113,8 @@ mod tests {
         let file = config.join("LinkConfigPgsql.properties");
         let text = "workload_file = config/FBWorkload.properties \nloaders = 3\nrequesters = 5\n";
         std::fs::write(&file, text).unwrap();
-        std::fs::write(config.join("FBWorkload.properties"), "requesters = 6\nmaxid1 = 101\nstartid1=1\n").unwrap();
+        std::fs::write(config.join("FBWorkload.properties"), "requesters = 6\nmaxid1 = 101\nstartid1=1\n")
+            .unwrap();
         let sources = Sources {
             preset: Some(Preset::Fb2011),
             config: Some(file),

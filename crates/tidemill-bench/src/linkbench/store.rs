@@ -3,7 +3,7 @@
 mod sql;
 mod statement;
 
-pub use sql::{SqlStore, Style, data_value};
+pub use sql::{SqlStore, data_value};
 
 use crate::error::Result;
 

@@ -55,9 +55,8 @@ impl Server {
     fn of(name: &'static str, user: &str, database: &str, process: Arc<Process>) -> Server {
         static DATABASES: AtomicU32 = AtomicU32::new(0);
         let fresh = format!("test{}", DATABASES.fetch_add(1, Ordering::Relaxed));
-        let open = |database: &str| {
-            Target::open(&format!("{user}@127.0.0.1:{}/{database}", process.port)).unwrap()
-        };
+        let open =
+            |database: &str| Target::open(&format!("{user}@127.0.0.1:{}/{database}", process.port)).unwrap();
         let mut connection = until_up(&process, || open(database).connect());
         connection.execute(&format!("CREATE DATABASE {fresh}")).unwrap();
         Server { name, target: open(&fresh), _process: Some(process), _folder: None }
@@ -109,7 +108,11 @@ fn until_up<T, E: std::fmt::Display>(process: &Process, connect: impl Fn() -> Re
         match connect() {
             Ok(connected) => return connected,
             Err(error) => {
-                assert_eq!(process.child.lock().unwrap().try_wait().unwrap(), None, "the server ended: {error}");
+                assert_eq!(
+                    process.child.lock().unwrap().try_wait().unwrap(),
+                    None,
+                    "the server ended: {error}"
+                );
                 assert!(Instant::now() < deadline, "the server did not start: {error}");
                 std::thread::sleep(Duration::from_millis(20));
             }
@@ -127,7 +130,9 @@ fn start_postgres() -> Option<Process> {
     let folder = tempfile::tempdir().unwrap();
     let user = user_of(&folder, "postgres");
     let data = folder.path().join("data");
-    run(as_user(user, &bin.join("initdb")).args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "-N", "-D"]).arg(&data));
+    run(as_user(user, &bin.join("initdb"))
+        .args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "-N", "-D"])
+        .arg(&data));
     let port = free_port();
     let mut command = as_user(user, &bin.join("postgres"));
     command
@@ -147,7 +152,11 @@ fn start_mariadb() -> Option<Process> {
     let user = user_of(&folder, "mysql");
     let data = folder.path().join("data");
     let data_argument = format!("--datadir={}", data.display());
-    run(as_user(user, install).args([&data_argument, "--auth-root-authentication-method=normal", "--skip-test-db"]));
+    run(as_user(user, install).args([
+        &data_argument,
+        "--auth-root-authentication-method=normal",
+        "--skip-test-db",
+    ]));
     let port = free_port();
     let socket = format!("--socket={}", folder.path().join("socket").display());
     let mut command = as_user(user, server);

@@ -29,9 +29,17 @@ pub fn validate(
     if is_fresh {
         let plan = settings.graph.plan();
         checks.push(check("links are as planned", ask(format!("SELECT count(*) FROM {links}"))?, plan.links));
-        checks.push(check("count rows are as planned", ask(format!("SELECT count(*) FROM {counts}"))?, plan.counts));
+        checks.push(check(
+            "count rows are as planned",
+            ask(format!("SELECT count(*) FROM {counts}"))?,
+            plan.counts,
+        ));
         if settings.properties.or("generate_nodes", true).unwrap_or(true) {
-            checks.push(check("nodes are as planned", ask(format!("SELECT count(*) FROM {nodes}"))?, plan.nodes));
+            checks.push(check(
+                "nodes are as planned",
+                ask(format!("SELECT count(*) FROM {nodes}"))?,
+                plan.nodes,
+            ));
         }
     }
     Ok(checks)

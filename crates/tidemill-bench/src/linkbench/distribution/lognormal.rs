@@ -51,8 +51,16 @@ impl Distribution for LogNormal {
 /// The complementary error function by its Chebyshev fit (Press et al., Numerical Recipes, 6.2), within 1.2e-7.
 fn erfc(x: f64) -> f64 {
     const TERMS: [f64; 10] = [
-        -1.26551223, 1.00002368, 0.37409196, 0.09678418, -0.18628806, 0.27886807, -1.13520398, 1.48851587,
-        -0.82215223, 0.17087277,
+        -1.26551223,
+        1.00002368,
+        0.37409196,
+        0.09678418,
+        -0.18628806,
+        0.27886807,
+        -1.13520398,
+        1.48851587,
+        -0.82215223,
+        0.17087277,
     ];
     let t = 1.0 / (1.0 + 0.5 * x.abs());
     let polynomial = TERMS.iter().rev().fold(0.0, |sum, term| sum * t + term);

@@ -100,7 +100,8 @@ fn pdf_is_the_step_of_the_cdf() {
 #[test]
 fn quantiles_are_monotone_and_start_at_the_first_id() {
     for distribution in all(0..1_000) {
-        let quantiles: Vec<i64> = (0..=8).map(|eighth| distribution.quantile(f64::from(eighth) / 8.0)).collect();
+        let quantiles: Vec<i64> =
+            (0..=8).map(|eighth| distribution.quantile(f64::from(eighth) / 8.0)).collect();
         assert_eq!(quantiles[0], 0, "{}", name(&*distribution));
         assert!(quantiles.is_sorted(), "{}: {quantiles:?}", name(&*distribution));
         assert!(quantiles.iter().all(|id| (0..1_000).contains(id)), "{quantiles:?}");
@@ -121,7 +122,8 @@ fn harmonic_numbers() {
     // Where the approximation is used; the constant is too coarse below.
     for exponent in [17, 20] {
         for shape in [0.01, 0.1, 0.5, 0.9, 0.99] {
-            let (exact, near) = (harmonic(1 << exponent, shape), harmonic_approximation(1 << exponent, shape));
+            let (exact, near) =
+                (harmonic(1 << exponent, shape), harmonic_approximation(1 << exponent, shape));
             assert!((near / exact - 1.0).abs() < 5e-4, "H(2^{exponent}, {shape}): {exact} {near}");
         }
     }

@@ -12,7 +12,8 @@ fn settings(nodes: u64, definitions: &[&str]) -> Settings {
 }
 
 /// Few links: the curve's largest value belongs to one id however few there are.
-const SMALL: &[&str] = &["nlinks_func=Zipf", "nlinks_shape=0.8", "nlinks_mean=5", "loaders=3", "loader_chunk_size=100"];
+const SMALL: &[&str] =
+    &["nlinks_func=Zipf", "nlinks_shape=0.8", "nlinks_mean=5", "loaders=3", "loader_chunk_size=100"];
 
 fn run(server: &Server, settings: &Settings) -> (Loaded, Schema) {
     let schema = Schema::new(&settings.properties, server.target().dialect()).unwrap();
@@ -38,7 +39,8 @@ fn fingerprint(server: &Server, schema: &Schema) -> Vec<String> {
         schema.links()
     );
     connection.query(&sql, &mut rows).unwrap();
-    let row = |row| (0..6).map(|column| rows.int(row, column).unwrap().to_string()).collect::<Vec<_>>().join(" ");
+    let row =
+        |row| (0..6).map(|column| rows.int(row, column).unwrap().to_string()).collect::<Vec<_>>().join(" ");
     (0..rows.len()).map(row).collect()
 }
 
@@ -53,7 +55,11 @@ fn rows_are_as_planned_on_every_target() {
         assert_eq!(written, (expected.nodes, expected.links, expected.counts), "{}", server.name());
         let mut connection = server.target().connect().unwrap();
         let checks = validate(connection.as_mut(), &settings, &schema, true).unwrap();
-        assert!(checks.len() == 5 && checks.iter().all(|check| check.passed), "{}: {checks:?}", server.name());
+        assert!(
+            checks.len() == 5 && checks.iter().all(|check| check.passed),
+            "{}: {checks:?}",
+            server.name()
+        );
         prints.lock().unwrap().push(fingerprint(server, &schema));
     });
     let prints = prints.into_inner().unwrap();
@@ -78,7 +84,11 @@ fn a_super_node_is_split_over_loaders() {
     assert_eq!((loaded.links as i64, loaded.counts as i64), (expected.links, expected.counts));
     assert!(loaded.links_bulk.count() > 60, "{}", loaded.links_bulk.count());
     assert_eq!(*lines.lock().unwrap(), 4);
-    let sql = format!("SELECT count(*) FROM {} c WHERE c.time = (SELECT max(time) FROM {} l WHERE l.id1 = c.id)", schema.counts(), schema.links());
+    let sql = format!(
+        "SELECT count(*) FROM {} c WHERE c.time = (SELECT max(time) FROM {} l WHERE l.id1 = c.id)",
+        schema.counts(),
+        schema.links()
+    );
     assert_eq!(connection.query_int(&sql).unwrap(), expected.counts);
 }
 

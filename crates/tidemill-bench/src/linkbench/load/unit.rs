@@ -9,7 +9,11 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unit {
     /// Some links of one id and type with very many.
-    Part { id: i64, type_index: i64, links: Range<i64> },
+    Part {
+        id: i64,
+        type_index: i64,
+        links: Range<i64>,
+    },
     /// All other links of some ids.
     Links(Range<i64>),
     Nodes(Range<i64>),
@@ -59,7 +63,11 @@ impl Units {
             for type_index in lists {
                 let links = counts.links(id, type_index);
                 let starts = (0..links).step_by(PART_LINKS as usize);
-                let parts = starts.map(|from| Unit::Part { id, type_index, links: from..(from + PART_LINKS).min(links) });
+                let parts = starts.map(|from| Unit::Part {
+                    id,
+                    type_index,
+                    links: from..(from + PART_LINKS).min(links),
+                });
                 let before = self.parts.len();
                 self.parts.extend(parts);
                 let open = self.open.get_mut().unwrap_or_else(PoisonError::into_inner);

@@ -1,23 +1,20 @@
 //! One requester: chooses an operation with its data, and does it.
 
-use super::Shared;
+use super::Requests;
 use crate::error::{Error, Result};
 use crate::linkbench::history::{Entry, History};
 use crate::linkbench::id2::{EXISTS_FOR_ADD, EXISTS_FOR_DELETE, EXISTS_FOR_UPDATE, Id2};
 use crate::linkbench::mix::Operation;
 use crate::linkbench::payload::{Payload, Purpose};
 use crate::linkbench::random::Random;
-use crate::linkbench::store::{
-    FIRST_LINK_TYPE, Link, ListQuery, NODE_TYPE, Node, Removal, SqlStore, Store,
-};
+use crate::linkbench::store::{FIRST_LINK_TYPE, Link, ListQuery, NODE_TYPE, Node, Removal, SqlStore, Store};
 use crate::linkbench::{compat::Compat, now_ms};
 use crate::run::{Client, Seat};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The state of one client. Buffers are used again from operation to operation.
-pub struct Requester {
-    shared: Arc<Shared>,
+pub struct Requester<'a> {
+    shared: &'a Requests,
     store: SqlStore,
     random: Random,
     id2: Id2,
@@ -59,22 +56,14 @@ struct Tally {
 const RETRIES_MAX: u32 = 999;
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-impl Requester {
-    pub fn new(shared: Arc<Shared>, seat: &Seat) -> Result<Self> {
+impl<'a> Requester<'a> {
+    pub fn new(shared: &'a Requests, seat: &Seat) -> Result<Self> {
         let settings = &shared.settings;
-        let wrong = |error: crate::linkbench::Error| Error::usage(error.to_string());
         let mut random = Random::part(seat.seed, seat.index as u64);
         let motif_seed = random.below(i64::MAX) as u64;
-        let payload = |purpose| {
-            Payload::new(&settings.properties, purpose, settings.compat, motif_seed).map_err(wrong)
-        };
-        let store = SqlStore::new(
-            shared.target.connect()?,
-            &settings.properties,
-            &shared.schema,
-            settings.compat,
-        )
-        .map_err(wrong)?;
+        let payload = |purpose| Payload::new(&settings.properties, purpose, settings.compat, motif_seed);
+        let connection = shared.target.connect()?;
+        let store = SqlStore::new(connection, &settings.properties, &shared.schema, settings.compat)?;
         Ok(Requester {
             store,
             random,
@@ -97,7 +86,8 @@ impl Requester {
     }
 
     fn read_id1(&mut self) -> i64 {
-        self.before.read = self.shared.link_reads.choose(&mut self.random, self.before_link(self.before.read));
+        let before = self.before_link(self.before.read);
+        self.before.read = self.shared.link_reads.choose(&mut self.random, before);
         self.before.read
     }
 
@@ -205,7 +195,7 @@ fn is_transient(error: &Error, compat: Compat) -> bool {
     }
 }
 
-impl Client for Requester {
+impl Client for Requester<'_> {
     fn next(&mut self) -> Result<usize> {
         self.operation = self.shared.mix.choose(&mut self.random);
         match self.operation {
@@ -279,7 +269,7 @@ impl Client for Requester {
     }
 }
 
-impl Requester {
+impl Requester<'_> {
     /// One more failure that the server told of; below zero any number is let through.
     fn is_tolerated(&mut self) -> bool {
         self.tally.failures += 1;

@@ -63,7 +63,8 @@ fn every_request_is_done_and_the_graph_holds_together() {
 #[test]
 fn the_published_upsert_counts_twice() {
     let server = Server::sqlite();
-    let mut settings = settings(200, &[SMALL, &["requesters=1", "requests=2000", "link_update=upsert"]].concat());
+    let mut settings =
+        settings(200, &[SMALL, &["requesters=1", "requests=2000", "link_update=upsert"]].concat());
     settings.compat = Compat::all();
     let schema = loaded(&server, &settings);
     outcome(&requests(&server, &settings, &schema), &server);
@@ -81,7 +82,7 @@ fn the_mix_is_within_three_sigma() {
     let outcome = outcome(&requests, &server);
     assert_eq!(processed(&outcome), 100_000);
     for operation in Operation::ALL {
-        let p = requests.shared.mix.share(operation) / 100.0;
+        let p = requests.mix.share(operation) / 100.0;
         let sigma = (100_000.0 * p * (1.0 - p)).sqrt();
         let off = outcome.record.operations[operation.index()].processed as f64 - 100_000.0 * p;
         assert!(off.abs() <= 3.0 * sigma, "{} {off} {sigma}", operation.name());
@@ -92,15 +93,30 @@ fn the_mix_is_within_three_sigma() {
 fn long_lists_are_continued_as_often_as_asked() {
     let server = Server::sqlite();
     let only_lists = [
-        "addlink=0", "deletelink=0", "updatelink=0", "countlink=0", "getlink=0", "getlinklist=100", "addnode=0",
-        "updatenode=0", "deletenode=0", "getnode=0", "read_function=Uniform", "read_uncorr_blend=0",
-        "link_type_count=1", "nlinks_func=const", "nlinks_config=0", "nlinks_default=200", "getlinklist_history=25",
-        "requesters=1", "requests=3000",
+        "addlink=0",
+        "deletelink=0",
+        "updatelink=0",
+        "countlink=0",
+        "getlink=0",
+        "getlinklist=100",
+        "addnode=0",
+        "updatenode=0",
+        "deletenode=0",
+        "getnode=0",
+        "read_function=Uniform",
+        "read_uncorr_blend=0",
+        "link_type_count=1",
+        "nlinks_func=const",
+        "nlinks_config=0",
+        "nlinks_default=200",
+        "getlinklist_history=25",
+        "requesters=1",
+        "requests=3000",
     ];
     let settings = settings(10, &only_lists);
     let schema = loaded(&server, &settings);
     let mut requests = requests(&server, &settings, &schema);
-    Arc::get_mut(&mut requests.shared).unwrap().list_limit = 10;
+    requests.list_limit = 10;
     let outcome = outcome(&requests, &server);
     let share = outcome.counters["lists from history"] as f64 / outcome.counters["lists"] as f64;
     assert!((0.75 * 0.25..=1.05 * 0.25).contains(&share), "{share}");

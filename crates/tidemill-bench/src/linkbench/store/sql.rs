@@ -327,8 +327,13 @@ impl Store for SqlStore {
     fn update_node(&mut self, node: &Node) -> Result<bool> {
         let mut text = String::new();
         let data = self.data(&node.data, &mut text);
-        let values =
-            [Value::Int(node.version), Value::Int(node.time), data, Value::Int(node.id), Value::Int(node.node_type)];
+        let values = [
+            Value::Int(node.version),
+            Value::Int(node.time),
+            data,
+            Value::Int(node.id),
+            Value::Int(node.node_type),
+        ];
         Ok(self.run(Which::UpdateNode, &values)?.affected > 0)
     }
 

@@ -172,7 +172,8 @@ fn templates(schema: &Schema, compat: Compat) -> [String; 14] {
         "INSERT INTO {links} (id1, id2, link_type, visibility, data, version, time) VALUES (?, ?, ?, ?, ?, ?, ?)"
     );
     let key = "WHERE id1 = ? AND id2 = ? AND link_type = ?";
-    let counted = format!("INSERT INTO {counts} (id, link_type, count, time, version) VALUES (?, ?, ?, ?, 0)");
+    let counted =
+        format!("INSERT INTO {counts} (id, link_type, count, time, version) VALUES (?, ?, ?, ?, 0)");
     let table = counts.rsplit('.').next().unwrap_or(&counts);
     let columns = "id1, id2, link_type, visibility, data, version, time";
     let lock = if dialect == Dialect::Sqlite { "" } else { " FOR UPDATE" };
@@ -195,14 +196,18 @@ fn templates(schema: &Schema, compat: Compat) -> [String; 14] {
         format!("SELECT count FROM {counts} WHERE id = ? AND link_type = ?"),
         match dialect {
             Dialect::MySql => {
-                format!("{counted} ON DUPLICATE KEY UPDATE count = count + ?, version = version + 1, time = ?")
+                format!(
+                    "{counted} ON DUPLICATE KEY UPDATE count = count + ?, version = version + 1, time = ?"
+                )
             }
             _ => format!(
                 "{counted} ON CONFLICT (id, link_type) DO UPDATE SET count = {table}.count + ?, \
                  version = {table}.version + 1, time = ?"
             ),
         },
-        format!("UPDATE {counts} SET count = count + ?, version = version + 1, time = ? WHERE id = ? AND link_type = ?"),
+        format!(
+            "UPDATE {counts} SET count = count + ?, version = version + 1, time = ? WHERE id = ? AND link_type = ?"
+        ),
         format!("INSERT INTO {nodes} (type, version, time, data) VALUES (?, ?, ?, ?){returning}"),
         format!("SELECT id, type, version, time, data FROM {nodes} WHERE id = ?"),
         format!("UPDATE {nodes} SET version = ?, time = ?, data = ? WHERE id = ? AND type = ?"),

@@ -19,7 +19,8 @@ impl Bench {
         let schema = Schema::new(&properties, target.dialect()).unwrap();
         let mut connection = target.connect().unwrap();
         let statements =
-            [schema.drop_tables(), schema.create_tables(), schema.finish(), schema.restart_nodes(10)].concat();
+            [schema.drop_tables(), schema.create_tables(), schema.finish(), schema.restart_nodes(10)]
+                .concat();
         for statement in statements {
             connection.execute(&statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
         }
@@ -75,7 +76,10 @@ fn links_are_added_hidden_shown_and_expunged() {
     each_style(|bench| {
         let fresh = link(7, 1_000);
         assert_eq!(bench.store.add_link(&fresh).unwrap(), Written::Inserted);
-        assert_eq!((bench.link(7), bench.count(), bench.listed()), (Some(fresh.clone()), 1, vec![fresh.clone()]));
+        assert_eq!(
+            (bench.link(7), bench.count(), bench.listed()),
+            (Some(fresh.clone()), 1, vec![fresh.clone()])
+        );
 
         assert!(bench.store.delete_link(1, TYPE, 7, Removal::Hide).unwrap());
         let hidden = Link { is_visible: false, ..fresh.clone() };
@@ -156,7 +160,8 @@ fn data_comes_back_byte_for_byte() {
     each_style(|bench| {
         // A text column has no byte 0 on PostgreSQL; and text of 8 KB and more bytes is as good as binary there.
         let bytes: Vec<u8> = (1..=255).collect();
-        for (id2, data) in [(1, bytes.clone()), (2, b"it's \"quoted\" \\ \\x41 ?".to_vec()), (3, Vec::new())] {
+        for (id2, data) in [(1, bytes.clone()), (2, b"it's \"quoted\" \\ \\x41 ?".to_vec()), (3, Vec::new())]
+        {
             let link = Link { data, ..link(id2, 5) };
             bench.store.add_link(&link).unwrap();
             assert_eq!(bench.link(id2), Some(link.clone()));
