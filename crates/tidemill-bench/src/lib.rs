@@ -2,12 +2,18 @@
 
 mod command;
 pub mod error;
+pub mod figure;
 pub mod histogram;
 mod interrupt;
+mod machine;
 pub mod random;
+mod report;
+pub mod result;
 pub mod run;
 pub mod script;
+pub mod stats;
 pub mod suite;
 pub mod target;
+pub mod threshold;
 
 pub use command::{Arguments, main};
