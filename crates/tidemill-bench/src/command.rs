@@ -1,11 +1,14 @@
 //! The command line: `tidemill bench VERB …`.
 
+mod load;
+mod run;
+mod suite;
+
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
 use crate::error::{Error, Result};
-use crate::suite;
 
 /// Measure a database.
 #[derive(Args)]
@@ -18,17 +21,31 @@ pub struct Arguments {
 enum Verb {
     /// The suites and their parameters.
     List,
+    /// Make the tables of a suite and fill them.
+    Prepare(suite::Prepare),
+    /// Ask a suite's questions whose answers are known.
+    Validate(suite::Validate),
+    /// Run a suite, a suite's folder, or pgbench scripts, and keep the result.
+    ///
+    /// Open loop: operations start when they are due, whatever the server does, and response times count from there.
+    Run(run::Run),
+    /// Facebook's social graph benchmark as its users know it: plan, load, request, validate.
+    Linkbench(crate::linkbench::Arguments),
+    /// Show results again.
+    Report(run::Report),
 }
 
-/// What a run ended with, for scripts.
+/// What a call ends with, for scripts.
 mod exit {
     pub const WRONG_USAGE: u8 = 1;
+    /// The run did not begin, ended early, or answers were wrong.
     pub const INCOMPLETE: u8 = 2;
+    pub const THRESHOLD_MISSED: u8 = 3;
 }
 
 pub fn main(arguments: Arguments) -> ExitCode {
     match dispatch(arguments.verb) {
-        Ok(code) => code,
+        Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("tidemill bench: {error}");
             let is_usage = matches!(error, Error::Usage(_) | Error::Unsupported(_));
@@ -37,13 +54,13 @@ pub fn main(arguments: Arguments) -> ExitCode {
     }
 }
 
-fn dispatch(verb: Verb) -> Result<ExitCode> {
+fn dispatch(verb: Verb) -> Result<u8> {
     match verb {
-        Verb::List => {
-            for suite in suite::all() {
-                println!("{}\t{}", suite.name(), suite.summary());
-            }
-            Ok(ExitCode::SUCCESS)
-        }
+        Verb::List => suite::list(),
+        Verb::Prepare(prepare) => prepare.run(),
+        Verb::Validate(validate) => validate.run(),
+        Verb::Run(run) => run.run(),
+        Verb::Linkbench(linkbench) => Ok(if linkbench.run()? { 0 } else { exit::INCOMPLETE }),
+        Verb::Report(report) => report.run(),
     }
 }

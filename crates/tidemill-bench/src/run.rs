@@ -36,6 +36,11 @@ pub trait Workload: Send + Sync {
 
     /// Makes client `seat.index`, connected. Called in that client's own thread; connecting is not part of the run.
     fn client(&self, seat: &Seat) -> Result<Box<dyn Client + '_>>;
+
+    /// May it be run against nothing, to measure the generator? Not if it sleeps, prints or starts programs.
+    fn can_idle(&self) -> bool {
+        true
+    }
 }
 
 /// Which client of how many, and its own seed.
@@ -175,7 +180,7 @@ pub fn run(
         let connecting = Instant::now();
         let connected = (0..plan.clients).try_for_each(|_| match told.recv() {
             Ok(Told::Ready) => Ok(()),
-            Ok(Told::Ended(_, ended)) => Err(ended.error.unwrap_or_else(panicked)),
+            Ok(Told::Ended(ended)) => Err(ended.error.unwrap_or_else(panicked)),
             Err(_) => Err(panicked()),
         });
         if let Err(error) = connected {
@@ -193,7 +198,7 @@ pub fn run(
 /// What a client's thread tells.
 enum Told {
     Ready,
-    Ended(usize, Ended),
+    Ended(Ended),
 }
 
 struct Ended {
@@ -210,7 +215,7 @@ fn seat(
     tell: &mpsc::Sender<Told>,
 ) {
     let seat = Seat { index, clients: course.plan.clients, seed: course.plan.seed };
-    let ended = |error| Told::Ended(index, Ended { error, counters: Vec::new(), parts: Vec::new() });
+    let ended = |error| Told::Ended(Ended { error, counters: Vec::new(), parts: Vec::new() });
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let mut client = match workload.client(&seat) {
             Ok(client) => client,
@@ -220,7 +225,7 @@ fn seat(
         let _ = tell.send(Told::Ready);
         let Some(start) = course.gate.pass() else { return ended(None) };
         let result = client::drive(client.as_mut(), course, start, outbox);
-        Told::Ended(index, Ended { error: result.err(), counters: client.counters(), parts: client.parts() })
+        Told::Ended(Ended { error: result.err(), counters: client.counters(), parts: client.parts() })
     }));
     let _ = tell.send(caught.unwrap_or_else(|_| ended(Some(panicked()))));
 }
@@ -249,7 +254,7 @@ impl Watcher<'_> {
         let mut fetched = Vec::new();
         while ends.len() < plan.clients {
             match self.told.recv_timeout(FETCH_EVERY) {
-                Ok(Told::Ended(_, ended)) => ends.push(ended),
+                Ok(Told::Ended(ended)) => ends.push(ended),
                 Ok(Told::Ready) | Err(mpsc::RecvTimeoutError::Timeout) => {}
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
             }

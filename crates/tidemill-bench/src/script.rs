@@ -49,6 +49,19 @@ impl Script {
         Ok(Script { name: name.to_owned(), weight, steps: commands.into_iter().map(step).collect() })
     }
 
+    /// Nothing in it sleeps, prints, starts programs, or needs rows.
+    fn can_idle(&self) -> bool {
+        self.steps.iter().all(|step| match &step.command.action {
+            parse::Action::Sleep(..) | parse::Action::Shell(..) => false,
+            parse::Action::Sql(sql) => sql.fetch == parse::Fetch::Drop,
+            _ => !step.command.text.contains("debug"),
+        })
+    }
+
+    pub fn named(self, name: &str) -> Script {
+        Script { name: name.to_owned(), ..self }
+    }
+
     /// `FILE` or `FILE@WEIGHT`.
     pub fn read(argument: &str) -> Result<Script> {
         let (path, weight) = match argument.rsplit_once('@') {
@@ -63,4 +76,18 @@ impl Script {
         let text = std::fs::read_to_string(path).map_err(|error| Error::file(Path::new(path), error))?;
         Script::parse(path, &text, weight)
     }
+}
+
+/// SQL with the values of variables put in.
+pub fn fill(sql: &str, variables: &Variables) -> String {
+    let mut filled = String::new();
+    Query::new(sql).filled(variables, &mut filled);
+    filled
+}
+
+/// The value of an expression as in `\set`, with no randomness in it.
+pub fn evaluate_text(text: &str, variables: &Variables) -> std::result::Result<Value, String> {
+    let expression = expression::parse(text).map_err(|problem| problem.message)?;
+    let mut random = crate::random::Random::new(0);
+    evaluate::Scope { variables, random: &mut random, place: (0, 0) }.evaluate(&expression)
 }

@@ -22,6 +22,8 @@ use crate::error::{Error, Result};
 pub struct Target {
     driver: Arc<dyn Driver>,
     url: Url,
+    /// Of the server, for each session.
+    settings: Vec<(String, String)>,
 }
 
 /// What a kind of database has to offer.
@@ -77,11 +79,27 @@ impl Target {
                 )));
             }
         };
-        Ok(Target { driver, url })
+        Ok(Target { driver, url, settings: Vec::new() })
+    }
+
+    /// The same database, with settings of the server for each session.
+    pub fn with_settings(&self, settings: &[(String, String)]) -> Target {
+        Target { settings: [&self.settings, settings].concat(), ..self.clone() }
     }
 
     pub fn connect(&self) -> Result<Box<dyn Connection>> {
-        self.driver.connect()
+        let mut connection = self.driver.connect()?;
+        for (name, value) in &self.settings {
+            let quoted = format!("'{}'", value.replace('\'', "''"));
+            let number = value.parse::<f64>().is_ok();
+            let value = if number { value } else { &quoted };
+            connection.execute(&match self.dialect() {
+                Dialect::Sqlite => format!("pragma {name} = {value}"),
+                Dialect::MySql => format!("set session {name} = {value}"),
+                Dialect::Postgres | Dialect::Noop => format!("set {name} = {value}"),
+            })?;
+        }
+        Ok(connection)
     }
 
     pub fn dialect(&self) -> Dialect {

@@ -156,6 +156,13 @@ impl Output {
         if self.original_log { println!("{}", original::stamped(line)) } else { println!("{line}") }
     }
 
+    fn tell_flaws(&self, settings: &Settings) {
+        let flaws = settings.compat.names();
+        if !flaws.is_empty() {
+            self.say(&format!("reproduced flaws of the original: {}", flaws.join(", ")));
+        }
+    }
+
     fn write_csv(&self, csv: &str) -> Result<()> {
         match &self.csvstats {
             Some(path) => std::fs::write(path, csv).map_err(|error| Error::file(path, error)),
@@ -172,6 +179,7 @@ impl Load {
             drop_tables(&target, &schema)?;
         }
         self.output.say(&format!("distributions: {}", settings.graph.source));
+        self.output.tell_flaws(&settings);
         let loaded = fill(&target, &settings, &schema, self.output.seed, &|line| self.output.say(line))?;
         original::load_log(&settings, &loaded).iter().for_each(|line| self.output.say(line));
         self.output.write_csv(&original::load_csv(&loaded))?;
@@ -184,6 +192,7 @@ impl Request {
     fn run(&self) -> Result<bool> {
         let settings = self.sources.settings()?;
         let (target, schema) = self.output.open(&settings)?;
+        self.output.tell_flaws(&settings);
         let requests = Requests::new(&target, &settings, &schema)?;
         let plan = requests.plan(self.output.seed)?;
         if plan.clients == 0 {

@@ -6,7 +6,9 @@ mod zipf;
 
 pub use empirical::{Empirical, Point, RankWeights};
 pub use lognormal::LogNormal;
-pub use zipf::{Zipf, harmonic, harmonic_approximation};
+pub use zipf::Zipf;
+#[cfg(test)]
+use zipf::{harmonic, harmonic_approximation};
 
 use super::random::Random;
 use std::ops::Range;

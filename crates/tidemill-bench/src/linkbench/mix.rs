@@ -22,6 +22,7 @@ pub enum Operation {
 }
 
 impl Operation {
+    #[cfg(test)]
     pub const ALL: [Operation; 10] = [
         Operation::AddNode,
         Operation::UpdateNode,
@@ -52,6 +53,7 @@ impl Operation {
         self as usize
     }
 
+    #[cfg(test)]
     pub fn name(self) -> &'static str {
         Self::NAMES[self.index()]
     }
@@ -98,6 +100,7 @@ impl Mix {
     }
 
     /// In percent.
+    #[cfg(test)]
     pub fn share(&self, operation: Operation) -> f64 {
         let index = self.cumulative.iter().position(|&(_, of)| of == operation).unwrap_or(0);
         self.cumulative[index].0 - if index == 0 { 0.0 } else { self.cumulative[index - 1].0 }

@@ -63,6 +63,7 @@ impl Properties {
         }
     }
 
+    #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.entries.iter().map(|(key, entry)| (key.as_str(), entry.value.as_str()))
     }

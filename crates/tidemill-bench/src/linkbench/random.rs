@@ -10,6 +10,7 @@ pub struct Random {
 }
 
 impl Random {
+    #[cfg(test)]
     pub fn new(seed: u64) -> Self {
         Random { bits: random::Random::new(seed), spare_gaussian: None }
     }

@@ -80,10 +80,7 @@ impl Suite for LinkBench {
     }
 
     fn prepare(&self, context: &Context) -> Result<()> {
-        let (mut settings, schema) = self.with_schema(context)?;
-        if context.clients > 0 {
-            settings.properties.set("loaders", &context.clients.to_string(), "the number of clients");
-        }
+        let (settings, schema) = self.with_schema(context)?;
         drop_tables(&context.target, &schema)?;
         fill(&context.target, &settings, &schema, context.seed, &|line| eprintln!("{line}")).map(|_| ())
     }

@@ -42,6 +42,10 @@ impl Workload for Scripts {
         self.scripts.iter().map(|script| script.name.clone()).collect()
     }
 
+    fn can_idle(&self) -> bool {
+        self.scripts.iter().all(Script::can_idle)
+    }
+
     fn client(&self, seat: &Seat) -> Result<Box<dyn Client + '_>> {
         if self.scripts.iter().all(|script| script.weight == 0) {
             return Err(Error::usage("the weights of all scripts are 0"));
@@ -179,7 +183,7 @@ impl ScriptClient<'_> {
     }
 
     fn evaluate(&mut self, expression: &Expression, step: &Step, index: usize) -> Result<Value> {
-        let place = (self.chosen, index);
+        let place = (self.chosen, index + 1);
         let value =
             Scope { variables: &self.variables, random: &mut self.random, place }.evaluate(expression);
         value.map_err(|message| {

@@ -55,6 +55,7 @@ impl Empirical {
     }
 
     /// The mean of the curve: values an id, for many ids.
+    #[cfg(test)]
     pub fn mean(&self) -> f64 {
         let mut below = 0.0;
         let mut mean = 0.0;

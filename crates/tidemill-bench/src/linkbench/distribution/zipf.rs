@@ -27,6 +27,7 @@ impl Zipf {
     }
 
     /// The generalised harmonic number of the range: one over the probability of its first id.
+    #[cfg(test)]
     pub fn zeta(&self) -> f64 {
         self.zeta
     }

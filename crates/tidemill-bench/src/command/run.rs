@@ -1,0 +1,229 @@
+//! `run` and `report`.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::exit;
+use super::load::{Experiment, Load};
+use crate::error::{Error, Result};
+use crate::figure::ms;
+use crate::interrupt;
+use crate::machine::memory_max_bytes;
+use crate::report::text::report;
+use crate::result::{ResultFile, TargetRecord};
+use crate::run::{Pace, Plan, Progress, Tally, cpu_seconds, run};
+use crate::target::Target;
+use crate::threshold::Threshold;
+
+/// How long the generator is measured against nothing.
+const FLOOR_TIME: Duration = Duration::from_millis(200);
+
+#[derive(clap::Args)]
+pub(super) struct Run {
+    #[command(flatten)]
+    load: Load,
+    /// Run this often; the spread tells the noise of the machine.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    repeats: usize,
+    /// Exit with 3 unless the result meets this: "p99 < 50ms and skipped = 0".
+    #[arg(long, value_name = "CONDITIONS")]
+    threshold: Vec<String>,
+    /// Where the result is kept [default: bench-results/SUITE-TIME.json].
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Seconds between lines of progress; 0 for none.
+    #[arg(short = 'P', long, default_value_t = 5, value_name = "S")]
+    progress: u64,
+}
+
+impl Run {
+    pub fn run(self) -> Result<u8> {
+        let experiment = self.load.experiment()?;
+        let thresholds =
+            self.threshold.iter().map(|text| Threshold::parse(text)).collect::<Result<Vec<_>>>()?;
+        interrupt::listen().map_err(|error| Error::usage(error.to_string()))?;
+        let mut result = experiment.measure(self.repeats.max(1), self.progress)?;
+        result.settings = self.load.place.settings.iter().cloned().collect();
+        let path = self.output.unwrap_or_else(|| default_path(&result));
+        result.write(&path)?;
+        print!("{}", report(&result));
+        println!("result: {}", path.display());
+        let mut missed = Vec::new();
+        for (threshold, outcome) in thresholds.iter().flat_map(|t| result.repeats.iter().map(move |o| (t, o)))
+        {
+            missed.extend(threshold.missed(outcome)?);
+        }
+        missed.iter().for_each(|condition| println!("MISSED: {condition}"));
+        Ok(match (result.blemish(), missed.is_empty()) {
+            (Some(_), _) => exit::INCOMPLETE,
+            (None, false) => exit::THRESHOLD_MISSED,
+            (None, true) => 0,
+        })
+    }
+}
+
+fn default_path(result: &ResultFile) -> PathBuf {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let name: String = result.suite.chars().map(|c| if is_plain(c) { c } else { '-' }).take(60).collect();
+    Path::new("bench-results").join(format!("{}-{}.json", name.trim_matches('-'), result.started_at_unix_s))
+}
+
+impl Experiment {
+    /// Checks, runs, checks again. An error means that there is nothing worth keeping.
+    pub fn measure(&self, repeats: usize, progress_s: u64) -> Result<ResultFile> {
+        let Experiment { suite, context, plan } = self;
+        let mut result = ResultFile::new(suite.name(), TargetRecord::of(&context.target)?, plan);
+        result.parameters.clone_from(&context.parameters);
+        let hint = |error: Error| match error.code() {
+            Some("42P01" | "1146") => Error::Wrong(format!(
+                "{error}\nmake the tables first: tidemill bench prepare {}",
+                suite.name()
+            )),
+            _ => error,
+        };
+        result.checks = suite.validate(context, false).map_err(hint)?;
+        if let Some(failed) = result.checks.iter().find(|check| !check.passed) {
+            return Err(Error::Wrong(format!(
+                "the answers are wrong before the run: {}: {}",
+                failed.name, failed.detail
+            )));
+        }
+        result.floor_cpu_us = self.floor();
+        let workload = suite.workload(context)?;
+        for repeat in 0..repeats {
+            let plan = Plan { seed: plan.seed.wrapping_add(repeat as u64), ..plan.clone() };
+            let mut watcher = Lines::new(progress_s, plan.pace);
+            let outcome = run(workload.as_ref(), &plan, Some(&context.target), &mut |p| watcher.show(p))
+                .map_err(hint)?;
+            let is_cut = outcome.incomplete.is_some();
+            result.repeats.push(outcome);
+            if is_cut {
+                break;
+            }
+        }
+        result.memory_max_bytes = memory_max_bytes();
+        // After a run that was cut short the server may be gone; what was measured is kept all the same.
+        match suite.validate(context, true) {
+            Ok(checks) => result.checks.extend(checks),
+            Err(_) if result.repeats.iter().any(|outcome| outcome.incomplete.is_some()) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(result)
+    }
+
+    /// CPU of the generator an operation, µs, measured against a target that does nothing.
+    fn floor(&self) -> Option<f64> {
+        let mut context = self.context.clone();
+        context.target = Target::open("noop:").ok()?;
+        let workload = self.suite.workload(&context).ok().filter(|workload| workload.can_idle())?;
+        let plan = Plan {
+            clients: 1,
+            pace: Pace::Closed,
+            limit: None,
+            warmup: Duration::ZERO,
+            time: FLOOR_TIME,
+            operations_max: None,
+            seed: self.plan.seed,
+        };
+        let before = cpu_seconds();
+        let outcome = run(workload.as_ref(), &plan, None, &mut |_| {}).ok()?;
+        let cpu = cpu_seconds() - before;
+        let processed = outcome.record.total().processed;
+        (outcome.incomplete.is_none() && processed > 0).then(|| cpu * 1e6 / processed as f64)
+    }
+}
+
+/// Lines of progress in pgbench's form, each about the time since the one before.
+struct Lines {
+    every_s: u64,
+    next_s: u64,
+    last: Tally,
+    last_at: Duration,
+    is_open_loop: bool,
+    is_terminal: bool,
+}
+
+impl Lines {
+    fn new(every_s: u64, pace: Pace) -> Self {
+        let is_terminal = std::io::stderr().is_terminal();
+        let is_open_loop = pace != Pace::Closed;
+        Self {
+            every_s,
+            next_s: every_s,
+            last: Tally::default(),
+            last_at: Duration::ZERO,
+            is_open_loop,
+            is_terminal,
+        }
+    }
+
+    fn show(&mut self, progress: &Progress<'_>) {
+        if self.every_s == 0 || progress.at.as_secs() < self.next_s {
+            return;
+        }
+        self.next_s = (progress.at.as_secs() / self.every_s + 1) * self.every_s;
+        let total = progress.record.total();
+        let seconds = (progress.at - self.last_at).as_secs_f64();
+        let count = (total.processed - self.last.processed) as f64;
+        let mean = |sum: f64| if count == 0.0 { 0.0 } else { sum / count };
+        let mut line = match progress.is_warmup {
+            true => format!("warm-up: {:.1} s", progress.at.as_secs_f64()),
+            false => format!(
+                "progress: {:.1} s, {:.1} tps, lat {} ms, {} failed",
+                progress.at.as_secs_f64(),
+                count / seconds,
+                ms(mean(total.response.sum() - self.last.response.sum())),
+                total.failed - self.last.failed
+            ),
+        };
+        if self.is_open_loop && !progress.is_warmup {
+            line += &format!(
+                ", lag {} ms, {} skipped, {} late",
+                ms(mean(total.lag.sum() - self.last.lag.sum())),
+                total.skipped - self.last.skipped,
+                total.late - self.last.late
+            );
+        }
+        if !progress.is_warmup {
+            line += &format!("; p50 {} p99 {} ms so far", quantile(&total, 0.5), quantile(&total, 0.99));
+        }
+        if self.is_terminal {
+            eprint!("\r\x1b[K{line}");
+        } else {
+            eprintln!("{line}");
+        }
+        (self.last, self.last_at) = (total, progress.at);
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        if self.is_terminal && self.last_at > Duration::ZERO {
+            eprintln!();
+        }
+    }
+}
+
+fn quantile(total: &Tally, share: f64) -> String {
+    ms(total.response.quantile(share) as f64)
+}
+
+#[derive(clap::Args)]
+pub(super) struct Report {
+    /// Results of `run`.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+}
+
+impl Report {
+    pub fn run(self) -> Result<u8> {
+        for (i, path) in self.files.iter().enumerate() {
+            if i > 0 {
+                println!();
+            }
+            print!("{}", report(&ResultFile::read(path)?));
+        }
+        Ok(0)
+    }
+}
