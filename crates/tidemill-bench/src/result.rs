@@ -132,7 +132,9 @@ impl ResultFile {
         match value.get("format").and_then(serde_json::Value::as_u64) {
             Some(format) if format == u64::from(FORMAT) => {}
             Some(format) => {
-                return Err(wrong(format!("it has format {format}, and {FORMAT} is what this version reads")));
+                return Err(wrong(format!(
+                    "it has format {format}, and {FORMAT} is what this version reads"
+                )));
             }
             None => return Err(wrong("it has no format".to_owned())),
         }

@@ -7,7 +7,11 @@ use super::settings::{Settings, Sources};
 use super::suite::{drop_tables, fill};
 use super::validate::validate;
 use crate::error::{Error, Result};
-use crate::run::{Progress, run};
+use crate::interrupt;
+use crate::machine::memory_max_bytes;
+use crate::report::text::report;
+use crate::result::{ResultFile, TargetRecord};
+use crate::run::{Plan as RunPlan, Progress, run};
 use crate::suite::Check;
 use crate::target::{Connection, Target};
 use clap::{Args, Subcommand};
@@ -85,10 +89,13 @@ struct Request {
     #[command(flatten)]
     sources: Sources,
     #[command(flatten)]
-    output: Output,
+    place: Output,
     /// Leave out the validation after the run.
     #[arg(long)]
     no_validate: bool,
+    /// Keep the result as JSON, for `report` and `compare`.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -156,10 +163,16 @@ impl Output {
         if self.original_log { println!("{}", original::stamped(line)) } else { println!("{line}") }
     }
 
-    fn tell_flaws(&self, settings: &Settings) {
+    /// What a reader of the figures must know.
+    fn tell_settings(&self, settings: &Settings) {
+        self.say(&format!("distributions: {}", settings.graph.source));
         let flaws = settings.compat.names();
         if !flaws.is_empty() {
             self.say(&format!("reproduced flaws of the original: {}", flaws.join(", ")));
+        }
+        let idle = settings.properties.without_effect();
+        if !idle.is_empty() {
+            self.say(&format!("without effect here: {}", idle.join(", ")));
         }
     }
 
@@ -178,11 +191,10 @@ impl Load {
         if self.drop {
             drop_tables(&target, &schema)?;
         }
-        self.output.say(&format!("distributions: {}", settings.graph.source));
-        self.output.tell_flaws(&settings);
+        self.output.tell_settings(&settings);
         let loaded = fill(&target, &settings, &schema, self.output.seed, &|line| self.output.say(line))?;
         original::load_log(&settings, &loaded).iter().for_each(|line| self.output.say(line));
-        self.output.write_csv(&original::load_csv(&loaded))?;
+        self.output.write_csv(&original::load_csv(&settings, &loaded))?;
         let checks = validate(target.connect()?.as_mut(), &settings, &schema, true)?;
         Ok(tell(&checks, &self.output))
     }
@@ -191,42 +203,61 @@ impl Load {
 impl Request {
     fn run(&self) -> Result<bool> {
         let settings = self.sources.settings()?;
-        let (target, schema) = self.output.open(&settings)?;
-        self.output.tell_flaws(&settings);
+        let (target, schema) = self.place.open(&settings)?;
+        self.place.tell_settings(&settings);
         let requests = Requests::new(&target, &settings, &schema)?;
-        let plan = requests.plan(self.output.seed)?;
+        let plan = requests.plan(self.place.seed)?;
         if plan.clients == 0 {
-            self.output.say("no requesters, no request phase");
+            self.place.say("no requesters, no request phase");
             return Ok(true);
         }
-        let every = settings.properties.or("req_progress_interval", 10_000u64)?;
-        let total = plan.clients as u64 * plan.operations_max.unwrap_or(0);
-        let mut told = 0;
-        let mut watch = |progress: &Progress<'_>| {
-            let done = progress.record.operations.iter().map(|tally| tally.processed).sum::<u64>();
-            if every > 0 && done / every > told / every {
-                let (seconds, limit) = (progress.at.as_secs_f64(), (plan.warmup + plan.time).as_secs_f64());
-                let rate = done as f64 / (seconds - plan.warmup.as_secs_f64()).max(1e-3);
-                self.output.say(&format!(
-                    "{done}/{total} requests finished: {:.1}% complete at {rate:.1} ops/sec {seconds:.1}/{limit} secs elapsed: {:.1}% of time limit used",
-                    100.0 * done as f64 / total.max(1) as f64,
-                    100.0 * seconds / limit,
-                ));
-            }
-            told = done;
-        };
+        interrupt::listen().map_err(|error| Error::usage(error.to_string()))?;
+        let mut result = ResultFile::new("linkbench", TargetRecord::of(&target)?, &plan);
+        let parameters = settings.properties.iter().filter(|(key, _)| *key != "password");
+        result.parameters = parameters.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        result.parameters.insert("distributions".to_owned(), settings.graph.source.clone());
+        result.parameters.insert("compat".to_owned(), settings.compat.names().join(","));
+        let every = settings.properties.or("req_progress_interval", 10_000)?;
+        let mut watch = progress_lines(&plan, every, |line| self.place.say(line));
         let outcome = run(&requests, &plan, Some(&target), &mut watch)?;
-        original::request_log(&plan, &outcome).iter().for_each(|line| self.output.say(line));
-        self.output.say(&format!(
-            "generator: {:.2} us of CPU an operation",
-            outcome.generator_cpu_s * 1e6 / outcome.record.total().processed.max(1) as f64
-        ));
-        self.output.write_csv(&original::request_csv(&plan, &outcome))?;
-        if self.no_validate {
-            return Ok(outcome.incomplete.is_none());
+        let is_complete = outcome.incomplete.is_none();
+        self.place.write_csv(&original::request_csv(&settings, &plan, &outcome))?;
+        if self.place.original_log {
+            let lines = original::request_log(&settings, &plan, &outcome);
+            lines.iter().for_each(|line| self.place.say(line));
         }
-        let checks = validate(target.connect()?.as_mut(), &settings, &schema, false)?;
-        Ok(tell(&checks, &self.output) && outcome.incomplete.is_none())
+        result.repeats.push(outcome);
+        result.memory_max_bytes = memory_max_bytes();
+        if !self.no_validate && is_complete {
+            result.checks = validate(target.connect()?.as_mut(), &settings, &schema, false)?;
+        }
+        if !self.place.original_log {
+            print!("{}", report(&result));
+        }
+        if let Some(path) = &self.output {
+            result.write(path)?;
+        }
+        Ok(tell(&result.checks, &self.place) && is_complete)
+    }
+}
+
+/// The original's line each time the number of requests passes a multiple of `every`; 0 for none.
+fn progress_lines(plan: &RunPlan, every: u64, say: impl Fn(&str)) -> impl FnMut(&Progress<'_>) {
+    let total = plan.clients as u64 * plan.operations_max.unwrap_or(0);
+    let (warmup, limit) = (plan.warmup.as_secs_f64(), (plan.warmup + plan.time).as_secs_f64());
+    let mut told = 0;
+    move |progress| {
+        let done = progress.record.operations.iter().map(|tally| tally.processed).sum::<u64>();
+        if every > 0 && done / every > told / every {
+            let seconds = progress.at.as_secs_f64();
+            say(&format!(
+                "{done}/{total} requests finished: {:.1}% complete at {:.1} ops/sec {seconds:.1}/{limit} secs elapsed: {:.1}% of time limit used",
+                100.0 * done as f64 / total.max(1) as f64,
+                done as f64 / (seconds - warmup).max(1e-3),
+                100.0 * seconds / limit,
+            ));
+        }
+        told = done;
     }
 }
 

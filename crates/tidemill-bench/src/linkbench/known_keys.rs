@@ -75,6 +75,22 @@ const ORIGINAL: &[&str] = &[
 /// Set in files of old, read by nothing since.
 const DEAD: &[&str] = &["loaddata", "reportprogress", "tempdir", "useinputfiles"];
 
+/// Of the above, those for which there is nothing here: connections are made by the target, results are kept by the
+/// runner, and rows are loaded by the fastest way that the database has.
+const WITHOUT_EFFECT: &[&str] = &[
+    "bulk_insert_count",
+    "bulk_insert_kb",
+    "dbid",
+    "dbload",
+    "debuglevel",
+    "displayfreq",
+    "hdr_histogram_accuracy",
+    "hdr_histogram_max_latency",
+    "maxsamples",
+    "nodestore",
+    "progressfreq",
+];
+
 /// This suite's own, all of them optional.
 const OWN: &[&str] = &[
     "covering_index",
@@ -110,6 +126,10 @@ const FAMILIES: [(&[&str], &[&str]); 2] = [
 
 pub fn is_known(key: &str) -> bool {
     all().any(|known| known == key)
+}
+
+pub fn is_without_effect(key: &str) -> bool {
+    WITHOUT_EFFECT.iter().chain(DEAD).any(|known| *known == key)
 }
 
 /// The known name that differs least, when it is near enough to be a slip.

@@ -18,9 +18,13 @@ const PERCENTILES: [(&str, f64); 5] =
     [("p25", 0.25), ("p50", 0.5), ("p75", 0.75), ("p95", 0.95), ("p99", 0.99)];
 const CSV_HEADER: &str = "op,count,p25_low,p25_high,p50_low,p50_high,p75_low,p75_high,p95_low,p95_high,p99_low,p99_high,max,mean,threads";
 
+const CSV_HEADER_HDR: &str =
+    "op,count,p25 (us),p50 (us),p75 (us),p95 (us),p99 (us),max (us),mean (us),threads";
+
 /// The log of a load, line by line.
 pub fn load_log(settings: &Settings, loaded: &Loaded) -> Vec<String> {
-    let mut lines: Vec<String> = load_lines(loaded).iter().map(Line::log).collect();
+    let is_hdr = is_hdr(settings);
+    let mut lines: Vec<String> = load_lines(loaded).iter().map(|line| line.log(is_hdr)).collect();
     let ids = settings.graph.counts.ids();
     let expected = ids.end - ids.start;
     let (nodes, links, counts, seconds) =
@@ -47,8 +51,9 @@ pub fn load_log(settings: &Settings, loaded: &Loaded) -> Vec<String> {
 }
 
 /// The log of a run's end, line by line. Times are service times, as the original's: from the send.
-pub fn request_log(plan: &Plan, outcome: &Outcome) -> Vec<String> {
-    let mut lines: Vec<String> = request_lines(plan, outcome).iter().map(Line::log).collect();
+pub fn request_log(settings: &Settings, plan: &Plan, outcome: &Outcome) -> Vec<String> {
+    let is_hdr = is_hdr(settings);
+    let mut lines: Vec<String> = request_lines(plan, outcome).iter().map(|line| line.log(is_hdr)).collect();
     let requests: u64 = outcome.record.operations.iter().map(|tally| tally.processed).sum();
     let counter = |name: &str| outcome.counters.get(name).copied().unwrap_or(0);
     lines.push(format!(
@@ -74,12 +79,17 @@ pub fn request_log(plan: &Plan, outcome: &Outcome) -> Vec<String> {
 }
 
 /// The CSV of a load, and of a run.
-pub fn load_csv(loaded: &Loaded) -> String {
-    csv(&load_lines(loaded))
+pub fn load_csv(settings: &Settings, loaded: &Loaded) -> String {
+    csv(&load_lines(loaded), is_hdr(settings))
 }
 
-pub fn request_csv(plan: &Plan, outcome: &Outcome) -> String {
-    csv(&request_lines(plan, outcome))
+pub fn request_csv(settings: &Settings, plan: &Plan, outcome: &Outcome) -> String {
+    csv(&request_lines(plan, outcome), is_hdr(settings))
+}
+
+/// Percentiles as values in microseconds, or else as the buckets that they are in.
+fn is_hdr(settings: &Settings) -> bool {
+    settings.properties.or("use_hdr_histogram", false).unwrap_or(false)
 }
 
 fn load_lines(loaded: &Loaded) -> Vec<Line<'_>> {
@@ -98,7 +108,11 @@ fn request_lines<'a>(plan: &Plan, outcome: &'a Outcome) -> Vec<Line<'a>> {
     lines.filter(|line| line.times.count() > 0).collect()
 }
 
-fn csv(lines: &[Line<'_>]) -> String {
+fn csv(lines: &[Line<'_>], is_hdr: bool) -> String {
+    if is_hdr {
+        let rows = lines.iter().map(|line| format!("{},{}\n", line.name, line.microseconds().join(",")));
+        return format!("{CSV_HEADER_HDR}\n{}", rows.collect::<String>());
+    }
     let mut text = format!("{CSV_HEADER}\n");
     for line in lines {
         let _ = write!(text, "{},{}", line.name, line.times.count());
@@ -113,7 +127,25 @@ fn csv(lines: &[Line<'_>]) -> String {
 }
 
 impl Line<'_> {
-    fn log(&self) -> String {
+    /// Count, percentiles, maximum, mean, threads.
+    fn microseconds(&self) -> Vec<String> {
+        let us = |ns: u64| decimals((ns as f64 / 1e3).round(), 0);
+        let mut values = vec![self.times.count().to_string()];
+        values.extend(PERCENTILES.map(|(_, share)| us(self.times.quantile(share))));
+        values.extend([us(self.times.max()), decimals(self.times.mean() / 1e3, 3), self.threads.to_string()]);
+        values
+    }
+
+    fn log(&self, is_hdr: bool) -> String {
+        if is_hdr {
+            let values = self.microseconds();
+            let mut text = format!("{} count = {} ", self.name, values[0]);
+            let names = PERCENTILES.map(|(name, _)| name).into_iter().chain(["max", "mean"]);
+            for (name, value) in names.zip(&values[1..]) {
+                let _ = write!(text, " {name} = {value}us");
+            }
+            return format!("{text} threads = {}", self.threads);
+        }
         let mut text = format!("{} count = {} ", self.name, self.times.count());
         for (name, share) in PERCENTILES {
             let (low, high) = percentile_ms(self.times, share);
@@ -210,12 +242,25 @@ mod tests {
         }
         let line = Line { name: "ADD_NODE", times: &times, threads: 8 };
         assert_eq!(
-            line.log(),
+            line.log(false),
             "ADD_NODE count = 4  p25 = [0.4,0.5]ms  p50 = [0.5,0.6]ms  p75 = [0.5,0.6]ms  p95 = [0.5,0.6]ms  p99 = [0.5,0.6]ms  max = 4.5ms  mean = 1.512ms threads = 8"
         );
-        let csv = csv(&[line]);
+        let csv = csv(&[line], false);
         let row = csv.lines().nth(1).unwrap();
         assert_eq!(row, "ADD_NODE,4,0.4,0.5,0.5,0.6,0.5,0.6,0.5,0.6,0.5,0.6,4.5,1.51,8");
+    }
+
+    #[test]
+    fn hdr_rows_are_the_original_s() {
+        let mut times = Histogram::default();
+        (1..=100).for_each(|us| times.record(us * 1_000));
+        let line = Line { name: "ADD_LINK", times: &times, threads: 8 };
+        assert_eq!(
+            line.log(true),
+            "ADD_LINK count = 100  p25 = 25us p50 = 50us p75 = 75us p95 = 95us p99 = 99us max = 100us mean = 50.5us threads = 8"
+        );
+        let csv = csv(&[line], true);
+        assert_eq!(csv.lines().nth(1), Some("ADD_LINK,100,25,50,75,95,99,100,50.5,8"));
     }
 
     #[test]

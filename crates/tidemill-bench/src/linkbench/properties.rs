@@ -63,7 +63,6 @@ impl Properties {
         }
     }
 
-    #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.entries.iter().map(|(key, entry)| (key.as_str(), entry.value.as_str()))
     }
@@ -97,6 +96,11 @@ impl Properties {
     pub fn wrong(&self, key: &str, message: String) -> Error {
         let origin = self.entries.get(key).map_or("not set", |entry| entry.origin.as_str());
         Error::Property { key: key.to_owned(), origin: origin.to_owned(), message }
+    }
+
+    /// Properties that files of the original set, and that change nothing here.
+    pub fn without_effect(&self) -> Vec<&str> {
+        self.iter().map(|(key, _)| key).filter(|key| super::known_keys::is_without_effect(key)).collect()
     }
 
     /// An error for the first key that neither the original nor this suite knows.

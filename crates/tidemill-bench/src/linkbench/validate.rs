@@ -6,6 +6,9 @@ use crate::error::Result;
 use crate::suite::Check;
 use crate::target::{Connection, Dialect};
 
+/// Up to this size every list is compared with its count, above only their sums are.
+const LINKS_EACH_MAX: i64 = 20_000_000;
+
 /// After a load the totals are those of the plan as well; after requests only the invariants hold.
 pub fn validate(
     connection: &mut dyn Connection,
@@ -21,11 +24,13 @@ pub fn validate(
     let counted = ask(format!("SELECT coalesce(sum(count), 0) FROM {counts}"))?;
     let visible = ask(format!("SELECT count(*) FROM {links} WHERE visibility = 1"))?;
     let mut checks = vec![check("counts equal visible links", counted, visible)];
-    let wrong = ask(format!(
-        "SELECT count(*) FROM {counts} c WHERE c.count <> (SELECT count(*) FROM {links} l \
+    if settings.graph.plan().links <= LINKS_EACH_MAX {
+        let wrong = ask(format!(
+            "SELECT count(*) FROM {counts} c WHERE c.count <> (SELECT count(*) FROM {links} l \
          WHERE l.id1 = c.id AND l.link_type = c.link_type AND l.visibility = 1)"
-    ))?;
-    checks.push(check("counts that differ from their lists", wrong, 0));
+        ))?;
+        checks.push(check("counts that differ from their lists", wrong, 0));
+    }
     if is_fresh {
         let plan = settings.graph.plan();
         checks.push(check("links are as planned", ask(format!("SELECT count(*) FROM {links}"))?, plan.links));

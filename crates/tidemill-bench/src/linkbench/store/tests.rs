@@ -5,7 +5,7 @@ use crate::linkbench::compat::Compat;
 use crate::linkbench::properties::Properties;
 use crate::linkbench::schema::Schema;
 use crate::linkbench::test_server::{Server, each_target};
-use crate::target::Target;
+use crate::target::{Dialect, Target};
 
 /// Fresh tables and a session on them.
 struct Bench {
@@ -55,16 +55,19 @@ fn link(id2: i64, time: i64) -> Link {
 }
 
 /// All choices that change what is sent.
-const STYLES: [&[&str]; 4] = [
+const STYLES: [&[&str]; 5] = [
     &[],
     &["link_update=upsert", "statements=literal"],
     &["multiget=prepared", "id_type=numeric"],
     &["data_type=text", "statements=literal"],
+    &["partitions=4", "covering_index=false"],
 ];
 
 fn each_style(check: impl Fn(&mut Bench)) {
     each_target(|server: &Server| {
-        for style in STYLES {
+        // SQLite has no partitions.
+        let styles = if server.target().dialect() == Dialect::Sqlite { &STYLES[..4] } else { &STYLES[..] };
+        for style in styles {
             eprintln!("{} {style:?}", server.name());
             check(&mut Bench::new(server.target(), style));
         }
