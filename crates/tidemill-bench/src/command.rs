@@ -1,8 +1,11 @@
 //! The command line: `tidemill bench VERB …`.
 
+mod compare;
 mod load;
 mod run;
+mod search;
 mod suite;
+mod sweep;
 
 use std::process::ExitCode;
 
@@ -29,6 +32,12 @@ enum Verb {
     ///
     /// Open loop: operations start when they are due, whatever the server does, and response times count from there.
     Run(run::Run),
+    /// Run every combination of some values, and show matrices.
+    Sweep(sweep::Sweep),
+    /// Find the highest rate that still meets conditions, by bisection.
+    Search(search::Search),
+    /// Is the second result better, worse, or the same as the first, beyond chance?
+    Compare(compare::Compare),
     /// Show results again.
     Report(run::Report),
 }
@@ -58,6 +67,9 @@ fn dispatch(verb: Verb) -> Result<u8> {
         Verb::Prepare(prepare) => prepare.run(),
         Verb::Validate(validate) => validate.run(),
         Verb::Run(run) => run.run(),
+        Verb::Sweep(sweep) => sweep.run(),
+        Verb::Search(search) => search.run(),
+        Verb::Compare(compare) => compare.run(),
         Verb::Report(report) => report.run(),
     }
 }
