@@ -1,8 +1,11 @@
 //! The command line: `tidemill bench VERB …`.
 
+mod compare;
 mod load;
 mod run;
+mod search;
 mod suite;
+mod sweep;
 
 use std::process::ExitCode;
 
@@ -31,6 +34,12 @@ enum Verb {
     Run(run::Run),
     /// Facebook's social graph benchmark as its users know it: plan, load, request, validate.
     Linkbench(crate::linkbench::Arguments),
+    /// Run every combination of some values, and show matrices.
+    Sweep(sweep::Sweep),
+    /// Find the highest rate that still meets conditions, by bisection.
+    Search(search::Search),
+    /// Is the second result better, worse, or the same as the first, beyond chance?
+    Compare(compare::Compare),
     /// Show results again.
     Report(run::Report),
 }
@@ -61,6 +70,9 @@ fn dispatch(verb: Verb) -> Result<u8> {
         Verb::Validate(validate) => validate.run(),
         Verb::Run(run) => run.run(),
         Verb::Linkbench(linkbench) => Ok(if linkbench.run()? { 0 } else { exit::INCOMPLETE }),
+        Verb::Sweep(sweep) => sweep.run(),
+        Verb::Search(search) => search.run(),
+        Verb::Compare(compare) => compare.run(),
         Verb::Report(report) => report.run(),
     }
 }

@@ -77,10 +77,7 @@ impl Error {
 
     /// The transaction lost against others and may be tried again: serialization failure or deadlock, as pgbench has it.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Error::Tolerated(_))
-            || matches!(
-                self.code(),
-                Some("40001" | "40P01" | "SQLITE_BUSY" | "SQLITE_LOCKED" | "1213" | "1205")
-            )
+        let codes = ["40001", "40P01", "SQLITE_BUSY", "SQLITE_LOCKED", "1205"];
+        matches!(self, Error::Tolerated(_)) || self.code().is_some_and(|code| codes.contains(&code))
     }
 }

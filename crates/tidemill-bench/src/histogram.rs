@@ -104,10 +104,14 @@ impl Histogram {
         self.max()
     }
 
+    /// Buckets that have something: the index of each, and how many.
+    pub fn entries(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        self.counts.iter().copied().enumerate().filter(|(_, count)| *count > 0)
+    }
+
     /// Buckets that have something: the middle of each, and how many.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let used = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
-        used.map(|(index, count)| (middle(self.bits, index), *count))
+        self.entries().map(|(index, count)| (middle(self.bits, index), count))
     }
 }
 

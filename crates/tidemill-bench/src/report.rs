@@ -1,3 +1,4 @@
 //! Results for people.
 
+pub mod matrix;
 pub mod text;

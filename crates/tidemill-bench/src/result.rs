@@ -27,6 +27,9 @@ pub struct ResultFile {
     /// Settings of the server that the run asked for.
     pub settings: BTreeMap<String, String>,
     pub plan: PlanRecord,
+    /// Where it lies in a sweep: names and values.
+    #[serde(default)]
+    pub point: Vec<(String, String)>,
     pub machine: Machine,
     pub checks: Vec<Check>,
     /// What an operation costs against a target that does nothing, µs of CPU; none where the workload needs answers.
@@ -100,6 +103,7 @@ impl ResultFile {
             parameters: BTreeMap::new(),
             settings: BTreeMap::new(),
             plan: PlanRecord::of(plan),
+            point: Vec::new(),
             machine: Machine::look(),
             checks: Vec::new(),
             floor_cpu_us: None,

@@ -1,6 +1,7 @@
 //! Suites: what can be prepared, run and validated by name.
 
 mod folder;
+mod reporting;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -55,7 +56,8 @@ impl Parameter {
 #[serde(deny_unknown_fields)]
 pub struct Defaults {
     pub clients: Option<usize>,
-    pub rate: Option<f64>,
+    /// A number, or a text such as "1/client".
+    pub rate: Option<toml::Value>,
     pub limit: Option<String>,
     pub time: Option<String>,
     pub warmup: Option<String>,
@@ -126,7 +128,7 @@ impl Context {
 
 /// All suites that are built in.
 pub fn all() -> Vec<Box<dyn Suite>> {
-    vec![Box::new(crate::linkbench::LinkBench::default())]
+    vec![Box::new(reporting::Reporting::default()), Box::new(crate::linkbench::LinkBench::default())]
 }
 
 /// A suite by its name, or by the folder that it is in.

@@ -134,7 +134,7 @@ impl Measure {
             "backlog" => Measure::Backlog,
             name => {
                 let share: f64 = name.strip_prefix('p')?.parse().ok()?;
-                (0.0..=100.0).contains(&share).then_some(Measure::Quantile(share / 100.0))?
+                (0.0..=100.0).contains(&share).then_some(Measure::Quantile((share * 1e6).round() / 1e8))?
             }
         })
     }

@@ -94,6 +94,39 @@ pub(super) struct Experiment {
 }
 
 impl Load {
+    /// One coordinate of a sweep: an option, a parameter of the suite, or with `set.` a setting of the server.
+    pub fn vary(&mut self, name: &str, value: &str) -> Result<()> {
+        let text = Some(value.to_owned());
+        match name {
+            "clients" => {
+                let clients = value.parse().ok().filter(|n| *n > 0);
+                self.clients = Some(
+                    clients.ok_or_else(|| Error::usage(format!("\"{value}\" is no number of clients")))?,
+                );
+            }
+            "rate" => (self.rate, self.closed) = (text, false),
+            "limit" => self.limit = text,
+            "mode" => {
+                let mode = <Mode as clap::ValueEnum>::from_str(value, true);
+                self.mode = Some(mode.map_err(|_| Error::usage(format!("\"{value}\" is no mode")))?);
+            }
+            name => match name.strip_prefix("set.") {
+                Some(setting) => self.place.settings.push((setting.to_owned(), value.to_owned())),
+                None => {
+                    let suite = self.suite()?;
+                    if !suite.parameters().iter().any(|parameter| parameter.name == name) {
+                        return Err(Error::usage(format!(
+                            "\"{name}\" cannot be varied (clients, rate, limit, mode, a parameter of the suite, or \
+                             set.NAME for a setting of the server)"
+                        )));
+                    }
+                    self.place.parameters.push((name.to_owned(), value.to_owned()));
+                }
+            },
+        }
+        Ok(())
+    }
+
     pub fn experiment(&self) -> Result<Experiment> {
         let suite = self.suite()?;
         let defaults = suite.defaults();
@@ -127,13 +160,13 @@ impl Load {
         Ok(Experiment { suite, context, plan })
     }
 
-    fn pace(&self, clients: usize, default: Option<f64>) -> Result<Pace> {
+    fn pace(&self, clients: usize, default: Option<toml::Value>) -> Result<Pace> {
         if self.closed {
             return Ok(Pace::Closed);
         }
         let rate = match (&self.rate, default) {
             (Some(text), _) => rate(text, clients)?,
-            (None, Some(rate)) => rate,
+            (None, Some(value)) => rate(value.as_str().unwrap_or(&value.to_string()), clients)?,
             (None, None) => {
                 return Err(Error::usage(
                     "say how much is asked: --rate N (operations a second, whatever the server does) or --closed (as \

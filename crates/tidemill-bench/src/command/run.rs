@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::figure::ms;
 use crate::interrupt;
 use crate::machine::memory_max_bytes;
+use crate::report::matrix::Matrix;
 use crate::report::text::report;
 use crate::result::{ResultFile, TargetRecord};
 use crate::run::{Pace, Plan, Progress, Tally, cpu_seconds, run};
@@ -76,7 +77,7 @@ impl Experiment {
         let mut result = ResultFile::new(suite.name(), TargetRecord::of(&context.target)?, plan);
         result.parameters.clone_from(&context.parameters);
         let hint = |error: Error| match error.code() {
-            Some("42P01" | "1146") => Error::Wrong(format!(
+            Some("42P01" | "42S02") => Error::Wrong(format!(
                 "{error}\nmake the tables first: tidemill bench prepare {}",
                 suite.name()
             )),
@@ -211,19 +212,38 @@ fn quantile(total: &Tally, share: f64) -> String {
 
 #[derive(clap::Args)]
 pub(super) struct Report {
-    /// Results of `run`.
+    /// Results of `run`, or the folder of a sweep.
     #[arg(required = true)]
     files: Vec<PathBuf>,
 }
 
 impl Report {
     pub fn run(self) -> Result<u8> {
-        for (i, path) in self.files.iter().enumerate() {
+        let mut results = Vec::new();
+        for path in self.files {
+            for path in if path.is_dir() { results_in(&path)? } else { vec![path] } {
+                results.push(ResultFile::read(&path)?);
+            }
+        }
+        if let Some(matrix) = Matrix::of(&results) {
+            print!("{}", matrix.text());
+            return Ok(0);
+        }
+        for (i, result) in results.iter().enumerate() {
             if i > 0 {
                 println!();
             }
-            print!("{}", report(&ResultFile::read(path)?));
+            print!("{}", report(result));
         }
         Ok(0)
     }
+}
+
+/// In the order in which a sweep made them.
+fn results_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder).map_err(|error| Error::file(folder, error))?;
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    paths.sort();
+    Ok(paths)
 }

@@ -1,0 +1,9 @@
+//! Against real databases: PostgreSQL and MariaDB where they are installed, SQLite always.
+
+mod bench;
+mod fault;
+mod mariadb;
+mod pgbench;
+mod postgres;
+mod suite;
+mod target;
