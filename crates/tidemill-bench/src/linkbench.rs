@@ -7,6 +7,7 @@ mod compat;
 mod data_file;
 mod distribution;
 mod error;
+mod explain;
 mod graph;
 mod history;
 mod id2;

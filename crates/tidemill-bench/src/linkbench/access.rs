@@ -338,6 +338,28 @@ mod tests {
     }
 
     #[test]
+    fn writes_take_the_blend_of_reads_as_the_original() {
+        let mut properties = Properties::default();
+        for definition in [
+            "write_function=Zipf",
+            "write_shape=0.8",
+            "write_uncorr_blend=100",
+            "write_uncorr_function=Uniform",
+            "read_uncorr_blend=0",
+        ] {
+            properties.define(definition).unwrap();
+        }
+        let data = Distributions::builtin(Year::Y2017);
+        let hottest = |compat| {
+            let writes = LinkAccess::writes(&properties, &(1..100_001), &data, compat).unwrap();
+            let mut random = Random::new(9);
+            (0..10_000).filter(|_| writes.choose(&mut random, 0) == 14_337).count()
+        };
+        assert!(hottest(Compat::none()) < 5);
+        assert!(hottest(Compat::all()) > 150);
+    }
+
+    #[test]
     fn unknown_functions_are_named() {
         let mut properties = Properties::default();
         properties.define("read_function=Zipff").unwrap();

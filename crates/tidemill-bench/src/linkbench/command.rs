@@ -1,5 +1,6 @@
 //! The command line: `tidemill bench linkbench VERB …`, for those who know the original.
 
+use super::explain::explain;
 use super::original;
 use super::request::Requests;
 use super::schema::Schema;
@@ -36,6 +37,8 @@ enum Verb {
     Request(Request),
     /// Check that counts and links agree.
     Validate(Validate),
+    /// The plans of the reads that decide a run.
+    Explain(Explain),
 }
 
 #[derive(Debug, Args)]
@@ -109,6 +112,14 @@ struct Validate {
     fresh: bool,
 }
 
+#[derive(Debug, Args)]
+struct Explain {
+    #[command(flatten)]
+    sources: Sources,
+    #[command(flatten)]
+    output: Output,
+}
+
 impl Arguments {
     /// True when everything is as it should be.
     pub fn run(&self) -> Result<bool> {
@@ -118,6 +129,7 @@ impl Arguments {
             Verb::Load(load) => load.run(),
             Verb::Request(request) => request.run(),
             Verb::Validate(validate) => validate.run(),
+            Verb::Explain(explain) => explain.run(),
         }
     }
 }
@@ -268,6 +280,18 @@ impl Validate {
         let mut connection: Box<dyn Connection> = target.connect()?;
         let checks = validate(connection.as_mut(), &settings, &schema, self.fresh)?;
         Ok(tell(&checks, &self.output))
+    }
+}
+
+impl Explain {
+    fn run(&self) -> Result<bool> {
+        let settings = self.sources.settings()?;
+        let (target, schema) = self.output.open(&settings)?;
+        for explained in explain(target.connect()?.as_mut(), &settings, &schema)? {
+            println!("{}", explained.title);
+            explained.plan.iter().for_each(|line| println!("    {line}"));
+        }
+        Ok(true)
     }
 }
 

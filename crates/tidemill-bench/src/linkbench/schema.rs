@@ -145,10 +145,7 @@ impl Schema {
             _ => "id1, link_type, visibility, time, id2, version, data",
         };
         let columns = if self.has_covering_index { covering } else { "id1, link_type, visibility, time" };
-        let index = match self.dialect {
-            Dialect::Sqlite => format!("CREATE INDEX id1_type ON {links} ({columns})"),
-            _ => format!("CREATE INDEX id1_type ON {links} ({columns})"),
-        };
+        let index = format!("CREATE INDEX id1_type ON {links} ({columns})");
         match self.dialect {
             Dialect::Postgres => vec![
                 format!("ALTER TABLE {links} ADD PRIMARY KEY (link_type, id1, id2)"),
@@ -193,7 +190,7 @@ impl Schema {
 
     fn data(&self) -> &'static str {
         match (self.data_type, self.dialect) {
-            (DataType::Text, Dialect::MySql) => "mediumtext CHARACTER SET latin1",
+            (DataType::Text, Dialect::MySql) => "mediumtext CHARACTER SET utf8mb4",
             (DataType::Text, _) => "text",
             (DataType::Bytes, Dialect::Postgres | Dialect::Noop) => "bytea",
             (DataType::Bytes, Dialect::MySql) => "mediumblob",

@@ -1,6 +1,7 @@
 //! Loads against every database that is there.
 
 use super::*;
+use crate::linkbench::explain::explain;
 use crate::linkbench::settings::Sources;
 use crate::linkbench::test_server::{Server, each_target};
 use crate::linkbench::validate::validate;
@@ -54,6 +55,8 @@ fn rows_are_as_planned_on_every_target() {
         let written = (loaded.nodes as i64, loaded.links as i64, loaded.counts as i64);
         assert_eq!(written, (expected.nodes, expected.links, expected.counts), "{}", server.name());
         let mut connection = server.target().connect().unwrap();
+        let plans = explain(connection.as_mut(), &settings, &schema).unwrap();
+        assert!(plans.len() >= 4 && plans.iter().all(|explained| !explained.plan.is_empty()), "{plans:?}");
         let checks = validate(connection.as_mut(), &settings, &schema, true).unwrap();
         assert!(
             checks.len() == 5 && checks.iter().all(|check| check.passed),

@@ -46,14 +46,16 @@ const TURNS_MAX: usize = 4;
 
 impl SqlStore {
     pub fn new(
-        connection: Box<dyn Connection>,
+        mut connection: Box<dyn Connection>,
         properties: &Properties,
         schema: &Schema,
         compat: Compat,
-    ) -> crate::linkbench::Result<Self> {
+    ) -> Result<Self> {
+        let mut statements = Statements::new(properties, schema, compat)?;
+        statements.prepare(connection.as_mut())?;
         Ok(SqlStore {
             connection,
-            statements: Statements::new(properties, schema, compat)?,
+            statements,
             schema: schema.clone(),
             style: Style::new(properties)?,
             compat,
@@ -139,17 +141,26 @@ impl SqlStore {
 
     fn upsert(&mut self, link: &Link) -> Result<Written> {
         let result = (|| {
-            let counted = self.write_new(Which::UpsertLink, link)?.affected;
-            if self.compat.upsert || counted > 0 {
+            let affected = self.write_new(Which::UpsertLink, link)?.affected;
+            let is_counted = match affected {
+                // Counted once more and left as it is.
+                _ if self.compat.upsert => true,
+                2.. => {
+                    // MySQL: it was there, and is locked now.
+                    let key = [link.id1, link.id2, link.link_type].map(Value::Int);
+                    self.run(Which::LockLink, &key)?;
+                    self.rows.int(0, 0) == Some(0)
+                }
+                affected => affected == 1,
+            };
+            if is_counted {
                 self.count_in(link)?;
             }
-            // Inserted: nothing is left to write. Shown again: MySQL has not written the data.
-            let is_written = counted == 1 || self.compat.upsert;
-            if !is_written {
+            if affected != 1 && !self.compat.upsert {
                 self.overwrite(link)?;
             }
             self.commit()?;
-            Ok(if counted == 1 { Written::Inserted } else { Written::Updated })
+            Ok(if affected == 1 { Written::Inserted } else { Written::Updated })
         })();
         self.closed(result)
     }

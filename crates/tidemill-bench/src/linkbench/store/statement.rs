@@ -66,6 +66,14 @@ impl Statements {
         })
     }
 
+    /// Before the run, so that no operation pays for it.
+    pub fn prepare(&mut self, connection: &mut dyn Connection) -> Result<()> {
+        for text in self.texts.iter_mut().filter(|_| self.is_prepared) {
+            text.prepared = Some(connection.prepare(&with_placeholders(self.dialect, &text.template))?);
+        }
+        Ok(())
+    }
+
     pub fn answers_in_text(&self) -> bool {
         self.is_text && self.dialect == Dialect::Postgres
     }
@@ -77,9 +85,9 @@ impl Statements {
         values: &[Value<'_>],
         rows: &mut Rows,
     ) -> Result<Done> {
-        self.is_text = !self.is_prepared;
-        if self.is_prepared {
-            let statement = self.prepared(connection, which)?;
+        let prepared = self.prepared(which);
+        self.is_text = prepared.is_none();
+        if let Some(statement) = prepared {
             return connection.run(statement, values, Some(rows));
         }
         self.buffer.clear();
@@ -95,9 +103,9 @@ impl Statements {
         values: &[Value<'_>],
         rows: &mut Rows,
     ) -> Result<Done> {
-        self.is_text = !self.is_prepared;
-        if self.is_prepared {
-            let statement = self.prepared(connection, which)?;
+        let prepared = self.prepared(which);
+        self.is_text = prepared.is_none();
+        if let Some(statement) = prepared {
             return connection.begin_and_run(statement, values, rows);
         }
         self.buffer.clear();
@@ -110,14 +118,9 @@ impl Statements {
         connection.query(&self.buffer, rows)
     }
 
-    fn prepared(&mut self, connection: &mut dyn Connection, which: Which) -> Result<Statement> {
-        let text = &mut self.texts[which as usize];
-        if let Some(statement) = text.prepared {
-            return Ok(statement);
-        }
-        let statement = connection.prepare(&with_placeholders(self.dialect, &text.template))?;
-        text.prepared = Some(statement);
-        Ok(statement)
+    /// The statement of a session that has prepared all of them.
+    fn prepared(&self, which: Which) -> Option<Statement> {
+        self.texts[which as usize].prepared
     }
 
     pub fn multiget(
@@ -221,7 +224,11 @@ fn on_conflict(schema: &Schema, compat: Compat) -> String {
     let links = schema.links();
     let table = links.rsplit('.').next().unwrap_or(&links);
     match schema.dialect {
-        Dialect::MySql => " ON DUPLICATE KEY UPDATE visibility = VALUES(visibility)".to_owned(),
+        Dialect::MySql if compat.upsert => {
+            " ON DUPLICATE KEY UPDATE visibility = VALUES(visibility)".to_owned()
+        }
+        // Any change will do: two rows were met then, and the link is locked.
+        Dialect::MySql => " ON DUPLICATE KEY UPDATE version = version + 1".to_owned(),
         _ if compat.upsert => {
             " ON CONFLICT (link_type, id1, id2) DO UPDATE SET visibility = EXCLUDED.visibility".to_owned()
         }
