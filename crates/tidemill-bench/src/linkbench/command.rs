@@ -71,9 +71,10 @@ struct Output {
     /// Lines as the original logs them, with level, time and thread.
     #[arg(long)]
     original_log: bool,
-    /// Seed of everything random.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    /// Seed of everything random [default: 1 for a load; another one for each run, because a seed chooses the links that
+    /// are added, and they are there the second time].
+    #[arg(long)]
+    seed: Option<u64>,
 }
 
 #[derive(Debug, Args)]
@@ -204,7 +205,8 @@ impl Load {
             drop_tables(&target, &schema)?;
         }
         self.output.tell_settings(&settings);
-        let loaded = fill(&target, &settings, &schema, self.output.seed, &|line| self.output.say(line))?;
+        let loaded =
+            fill(&target, &settings, &schema, self.output.seed.unwrap_or(1), &|line| self.output.say(line))?;
         original::load_log(&settings, &loaded).iter().for_each(|line| self.output.say(line));
         self.output.write_csv(&original::load_csv(&settings, &loaded))?;
         let checks = validate(target.connect()?.as_mut(), &settings, &schema, true)?;
@@ -218,17 +220,14 @@ impl Request {
         let (target, schema) = self.place.open(&settings)?;
         self.place.tell_settings(&settings);
         let requests = Requests::new(&target, &settings, &schema)?;
-        let plan = requests.plan(self.place.seed)?;
+        let plan = requests.plan(self.place.seed.unwrap_or_else(|| super::now_ms() as u64))?;
         if plan.clients == 0 {
             self.place.say("no requesters, no request phase");
             return Ok(true);
         }
         interrupt::listen().map_err(|error| Error::usage(error.to_string()))?;
         let mut result = ResultFile::new("linkbench", TargetRecord::of(&target)?, &plan);
-        let parameters = settings.properties.iter().filter(|(key, _)| *key != "password");
-        result.parameters = parameters.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-        result.parameters.insert("distributions".to_owned(), settings.graph.source.clone());
-        result.parameters.insert("compat".to_owned(), settings.compat.names().join(","));
+        result.parameters = settings.told();
         let every = settings.properties.or("req_progress_interval", 10_000)?;
         let mut watch = progress_lines(&plan, every, |line| self.place.say(line));
         let outcome = run(&requests, &plan, Some(&target), &mut watch)?;
@@ -243,13 +242,15 @@ impl Request {
         if !self.no_validate && is_complete {
             result.checks = validate(target.connect()?.as_mut(), &settings, &schema, false)?;
         }
-        if !self.place.original_log {
+        if self.place.original_log {
+            tell(&result.checks, &self.place);
+        } else {
             print!("{}", report(&result));
         }
         if let Some(path) = &self.output {
             result.write(path)?;
         }
-        Ok(tell(&result.checks, &self.place) && is_complete)
+        Ok(is_complete && result.checks.iter().all(|check| check.passed))
     }
 }
 

@@ -44,13 +44,16 @@ impl Preset {
             Year::Y2017 => OF_2017,
         };
         let mut properties = Properties::default();
-        let origin = format!("preset {}", self.name());
+        let origin = format!("{ORIGIN}{}", self.name());
         for (key, value) in COMMON.iter().chain(year).chain(own) {
             properties.set(key, value, &origin);
         }
         properties
     }
 }
+
+/// How the origin of a preset's property begins.
+pub const ORIGIN: &str = "preset ";
 
 const COMMON: &[(&str, &str)] = &[
     ("startid1", "1"),

@@ -98,6 +98,12 @@ impl Properties {
         Error::Property { key: key.to_owned(), origin: origin.to_owned(), message }
     }
 
+    /// What is not as a preset has it.
+    pub fn beyond_preset(&self) -> impl Iterator<Item = (String, String)> {
+        let own = self.entries.iter().filter(|(_, entry)| !entry.origin.starts_with(super::preset::ORIGIN));
+        own.map(|(key, entry)| (key.clone(), entry.value.clone()))
+    }
+
     /// Properties that files of the original set, and that change nothing here.
     pub fn without_effect(&self) -> Vec<&str> {
         self.iter().map(|(key, _)| key).filter(|key| super::known_keys::is_without_effect(key)).collect()

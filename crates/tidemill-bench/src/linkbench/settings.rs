@@ -5,6 +5,7 @@ use super::graph::Graph;
 use super::preset::Preset;
 use super::properties::Properties;
 use super::{Error, Result};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Where settings come from; what stands first wins: definitions, the configuration file, its workload file, the preset.
@@ -36,15 +37,34 @@ pub struct Settings {
     pub properties: Properties,
     pub graph: Graph,
     pub compat: Compat,
+    preset: Option<Preset>,
+}
+
+impl Settings {
+    /// For results: the preset, and what was set besides. Without the password.
+    pub fn told(&self) -> BTreeMap<String, String> {
+        let mut told: BTreeMap<String, String> = self.properties.beyond_preset().collect();
+        told.remove("password");
+        let preset = self.preset.map_or("none", Preset::name).to_owned();
+        let compat = self.compat.names().join(",");
+        let own = [("preset", preset), ("distributions", self.graph.source.clone()), ("compat", compat)];
+        told.extend(
+            own.map(|(name, value)| (name.to_owned(), value))
+                .into_iter()
+                .filter(|(_, value)| !value.is_empty()),
+        );
+        told
+    }
 }
 
 impl Sources {
     pub fn settings(&self) -> Result<Settings> {
         let properties = self.properties()?;
-        let year = self.preset.unwrap_or(Preset::Fb2017).year();
+        let preset = self.preset_or_default();
+        let year = preset.unwrap_or(Preset::Fb2017).year();
         let compat = self.compat.as_deref().map_or(Ok(Compat::none()), Compat::parse)?;
         let graph = Graph::new(&properties, year)?;
-        Ok(Settings { properties, graph, compat })
+        Ok(Settings { properties, graph, compat, preset })
     }
 
     fn properties(&self) -> Result<Properties> {
@@ -65,7 +85,7 @@ impl Sources {
                 self.resolve_data_file(&mut properties, &home);
             }
         }
-        if let Some(preset) = self.preset.or_else(|| self.config.is_none().then_some(Preset::Fb2017)) {
+        if let Some(preset) = self.preset_or_default() {
             properties.fill(&preset.properties());
         }
         if let Some(nodes) = self.nodes {
@@ -76,6 +96,10 @@ impl Sources {
         }
         properties.check_known()?;
         Ok(properties)
+    }
+
+    fn preset_or_default(&self) -> Option<Preset> {
+        self.preset.or_else(|| self.config.is_none().then_some(Preset::Fb2017))
     }
 
     /// A path in a file counts from the benchmark's home, one of the command line from here.
