@@ -63,17 +63,6 @@ impl Schema {
                 return Err(properties.wrong("data_type", format!("\"{other}\" is neither bytea nor text")));
             }
         };
-        let partitions = properties.or("partitions", 1)?;
-        if !(1..=PARTITIONS_MAX).contains(&partitions) || (dialect == Dialect::Sqlite && partitions > 1) {
-            let most = if dialect == Dialect::Sqlite { 1 } else { PARTITIONS_MAX };
-            return Err(
-                properties.wrong("partitions", format!("{partitions} is not between 1 and {most} here"))
-            );
-        }
-        let fillfactor: Option<u8> = properties.optional("fillfactor")?;
-        if fillfactor.is_some_and(|percent| !(10..=100).contains(&percent) || dialect != Dialect::Postgres) {
-            return Err(properties.wrong("fillfactor", "is from 10 to 100, and PostgreSQL's only".to_owned()));
-        }
         Ok(Schema {
             dialect,
             namespace: format!("{}0", name("dbprefix", "linkdb")?),
@@ -82,9 +71,9 @@ impl Schema {
             nodes: name("nodetable", "nodetable")?,
             id_type,
             data_type,
-            partitions,
+            partitions: partitions(properties, dialect)?,
             has_covering_index: properties.or("covering_index", true)?,
-            fillfactor,
+            fillfactor: fillfactor(properties, dialect)?,
         })
     }
 
@@ -255,6 +244,23 @@ impl Schema {
             }
         }
     }
+}
+
+fn partitions(properties: &Properties, dialect: Dialect) -> Result<u32> {
+    let partitions = properties.or("partitions", 1)?;
+    let most = if dialect == Dialect::Sqlite { 1 } else { PARTITIONS_MAX };
+    if (1..=most).contains(&partitions) {
+        return Ok(partitions);
+    }
+    Err(properties.wrong("partitions", format!("{partitions} is not between 1 and {most} here")))
+}
+
+fn fillfactor(properties: &Properties, dialect: Dialect) -> Result<Option<u8>> {
+    let fillfactor: Option<u8> = properties.optional("fillfactor")?;
+    if fillfactor.is_some_and(|percent| !(10..=100).contains(&percent) || dialect != Dialect::Postgres) {
+        return Err(properties.wrong("fillfactor", "is from 10 to 100, and PostgreSQL's only".to_owned()));
+    }
+    Ok(fillfactor)
 }
 
 #[cfg(test)]
