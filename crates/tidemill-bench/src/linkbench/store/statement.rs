@@ -175,9 +175,6 @@ fn templates(schema: &Schema, compat: Compat) -> [String; 14] {
         "INSERT INTO {links} (id1, id2, link_type, visibility, data, version, time) VALUES (?, ?, ?, ?, ?, ?, ?)"
     );
     let key = "WHERE id1 = ? AND id2 = ? AND link_type = ?";
-    let counted =
-        format!("INSERT INTO {counts} (id, link_type, count, time, version) VALUES (?, ?, ?, ?, 0)");
-    let table = counts.rsplit('.').next().unwrap_or(&counts);
     let columns = "id1, id2, link_type, visibility, data, version, time";
     let lock = if dialect == Dialect::Sqlite { "" } else { " FOR UPDATE" };
     let returning = match dialect {
@@ -197,17 +194,7 @@ fn templates(schema: &Schema, compat: Compat) -> [String; 14] {
              AND visibility = 1 ORDER BY time DESC LIMIT ? OFFSET ?"
         ),
         format!("SELECT count FROM {counts} WHERE id = ? AND link_type = ?"),
-        match dialect {
-            Dialect::MySql => {
-                format!(
-                    "{counted} ON DUPLICATE KEY UPDATE count = count + ?, version = version + 1, time = ?"
-                )
-            }
-            _ => format!(
-                "{counted} ON CONFLICT (id, link_type) DO UPDATE SET count = {table}.count + ?, \
-                 version = {table}.version + 1, time = ?"
-            ),
-        },
+        upsert_count(schema),
         format!(
             "UPDATE {counts} SET count = count + ?, version = version + 1, time = ? WHERE id = ? AND link_type = ?"
         ),
@@ -216,6 +203,21 @@ fn templates(schema: &Schema, compat: Compat) -> [String; 14] {
         format!("UPDATE {nodes} SET version = ?, time = ?, data = ? WHERE id = ? AND type = ?"),
         format!("DELETE FROM {nodes} WHERE id = ? AND type = ?"),
     ]
+}
+
+fn upsert_count(schema: &Schema) -> String {
+    let counts = schema.counts();
+    let table = counts.rsplit('.').next().unwrap_or(&counts);
+    let insert = format!("INSERT INTO {counts} (id, link_type, count, time, version) VALUES (?, ?, ?, ?, 0)");
+    match schema.dialect {
+        Dialect::MySql => {
+            format!("{insert} ON DUPLICATE KEY UPDATE count = count + ?, version = version + 1, time = ?")
+        }
+        _ => format!(
+            "{insert} ON CONFLICT (id, link_type) DO UPDATE SET count = {table}.count + ?, \
+             version = {table}.version + 1, time = ?"
+        ),
+    }
 }
 
 /// The upsert writes a link that is new or hidden, and says so by the number of rows: one that is visible is left to a
