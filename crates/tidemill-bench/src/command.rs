@@ -6,6 +6,7 @@ mod run;
 mod search;
 mod suite;
 mod sweep;
+mod watch;
 
 use std::process::ExitCode;
 

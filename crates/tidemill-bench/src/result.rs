@@ -35,6 +35,9 @@ pub struct ResultFile {
     /// What an operation costs against a target that does nothing, µs of CPU; none where the workload needs answers.
     pub floor_cpu_us: Option<f64>,
     pub memory_max_bytes: u64,
+    /// The suite's own, of the last repeat.
+    #[serde(default)]
+    pub figures: BTreeMap<String, f64>,
     pub repeats: Vec<Outcome>,
 }
 
@@ -108,6 +111,7 @@ impl ResultFile {
             checks: Vec::new(),
             floor_cpu_us: None,
             memory_max_bytes: 0,
+            figures: BTreeMap::new(),
             repeats: Vec::new(),
         }
     }

@@ -274,7 +274,13 @@ impl Watcher<'_> {
             }
         }
         self.fetch(&mut recorder, &mut fetched);
-        outcome(operations, recorder.finish(), warmup_ns, ends, cut_off, cpu_seconds() - cpu)
+        let mut outcome = outcome(operations, recorder.finish(), ends, cut_off, cpu_seconds() - cpu);
+        // In an open loop the time goes on when nothing is due.
+        let is_timed =
+            plan.pace != Pace::Closed && plan.operations_max.is_none() && outcome.incomplete.is_none();
+        let last = outcome.record.last_end_ns.max(if is_timed { self.course.end_ns } else { 0 });
+        outcome.elapsed_s = last.saturating_sub(warmup_ns) as f64 / 1e9;
+        outcome
     }
 
     fn fetch(&self, recorder: &mut Recorder, fetched: &mut Vec<client::Sample>) {
@@ -288,7 +294,6 @@ impl Watcher<'_> {
 fn outcome(
     operations: Vec<String>,
     record: Record,
-    warmup_ns: u64,
     ends: Vec<Ended>,
     cut_off: Option<String>,
     generator_cpu_s: f64,
@@ -320,11 +325,10 @@ fn outcome(
         let clients = if lost == 1 { "one client" } else { "clients" };
         first.map(|error| format!("{clients} ended early ({lost}): {error}"))
     });
-    let elapsed_s = record.last_end_ns.saturating_sub(warmup_ns) as f64 / 1e9;
     Outcome {
         operations,
         record,
-        elapsed_s,
+        elapsed_s: 0.0,
         connect_s: 0.0,
         errors,
         incomplete,

@@ -13,6 +13,7 @@ use std::path::Path;
 pub use client::{Mode, Scripts};
 use parse::Command;
 use query::Query;
+pub(crate) use value::general;
 pub use value::{Value, Variables};
 
 use crate::error::{Error, Result};

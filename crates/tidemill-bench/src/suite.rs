@@ -1,7 +1,9 @@
 //! Suites: what can be prepared, run and validated by name.
 
+mod federation;
 mod folder;
 mod reporting;
+mod streams;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +14,7 @@ pub use folder::Folder;
 
 use crate::error::{Error, Result};
 use crate::figure::nearest;
-use crate::run::Workload;
+use crate::run::{Outcome, Workload};
 use crate::script::Mode;
 use crate::target::Target;
 
@@ -32,7 +34,7 @@ pub trait Suite: Send + Sync {
     /// Are the answers right? Asked before a run with `is_after` false, and after it with true.
     fn validate(&self, context: &Context, is_after: bool) -> Result<Vec<Check>>;
     /// Figures of the suite's own after a run, for its report.
-    fn figures(&self, _context: &Context) -> Result<BTreeMap<String, f64>> {
+    fn figures(&self, _context: &Context, _outcome: &Outcome) -> Result<BTreeMap<String, f64>> {
         Ok(BTreeMap::new())
     }
 }
@@ -128,7 +130,12 @@ impl Context {
 
 /// All suites that are built in.
 pub fn all() -> Vec<Box<dyn Suite>> {
-    vec![Box::new(reporting::Reporting::default()), Box::new(crate::linkbench::LinkBench::default())]
+    vec![
+        Box::new(reporting::Reporting::default()),
+        Box::new(streams::Streams::default()),
+        Box::new(federation::Federation::default()),
+        Box::new(crate::linkbench::LinkBench::default()),
+    ]
 }
 
 /// A suite by its name, or by the folder that it is in.
@@ -144,5 +151,12 @@ pub fn find(name: &str) -> Result<Box<dyn Suite>> {
         Error::usage(format!(
             "there is no suite, folder or script \"{name}\"{hint} (`tidemill bench list` shows the suites)"
         ))
+    })
+}
+
+/// A parameter that is one of some words.
+fn one_of<'a>(name: &str, value: &str, known: &[&'a str]) -> Result<&'a str> {
+    known.iter().find(|word| **word == value).copied().ok_or_else(|| {
+        Error::usage(format!("parameter \"{name}\" is one of {}, not \"{value}\"", known.join(", ")))
     })
 }

@@ -1,7 +1,5 @@
 //! Options that verbs share: which database, which suite, how much of it.
 
-use std::collections::BTreeMap;
-
 use crate::error::{Error, Result};
 use crate::figure::duration;
 use crate::run::{Pace, Plan};
@@ -252,9 +250,5 @@ impl Suite for Files {
 
     fn validate(&self, _: &Context, _: bool) -> Result<Vec<Check>> {
         Ok(Vec::new())
-    }
-
-    fn figures(&self, _: &Context) -> Result<BTreeMap<String, f64>> {
-        Ok(BTreeMap::new())
     }
 }

@@ -1,19 +1,19 @@
 //! `run` and `report`.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::exit;
 use super::load::{Experiment, Load};
+use super::watch::Watch;
 use crate::error::{Error, Result};
-use crate::figure::ms;
 use crate::interrupt;
 use crate::machine::memory_max_bytes;
+use crate::report::html::page;
 use crate::report::matrix::Matrix;
 use crate::report::text::report;
 use crate::result::{ResultFile, TargetRecord};
-use crate::run::{Pace, Plan, Progress, Tally, cpu_seconds, run};
+use crate::run::{Pace, Plan, cpu_seconds, run};
 use crate::target::Target;
 use crate::threshold::Threshold;
 
@@ -33,6 +33,9 @@ pub(super) struct Run {
     /// Where the result is kept [default: bench-results/SUITE-TIME.json].
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Write a page with plots as well.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Seconds between lines of progress; 0 for none.
     #[arg(short = 'P', long, default_value_t = 5, value_name = "S")]
     progress: u64,
@@ -50,6 +53,7 @@ impl Run {
         result.write(&path)?;
         print!("{}", report(&result));
         println!("result: {}", path.display());
+        write_page(self.html.as_deref(), std::slice::from_ref(&result))?;
         let mut missed = Vec::new();
         for (threshold, outcome) in thresholds.iter().flat_map(|t| result.repeats.iter().map(move |o| (t, o)))
         {
@@ -94,9 +98,10 @@ impl Experiment {
         let workload = suite.workload(context)?;
         for repeat in 0..repeats {
             let plan = Plan { seed: plan.seed.wrapping_add(repeat as u64), ..plan.clone() };
-            let mut watcher = Lines::new(progress_s, plan.pace);
+            let mut watcher = Watch::new(progress_s, plan.pace, &context.target);
             let outcome = run(workload.as_ref(), &plan, Some(&context.target), &mut |p| watcher.show(p))
                 .map_err(hint)?;
+            result.figures = suite.figures(context, &outcome)?;
             let is_cut = outcome.incomplete.is_some();
             result.repeats.push(outcome);
             if is_cut {
@@ -135,86 +140,14 @@ impl Experiment {
     }
 }
 
-/// Lines of progress in pgbench's form, each about the time since the one before.
-struct Lines {
-    every_s: u64,
-    next_s: u64,
-    last: Tally,
-    last_at: Duration,
-    is_open_loop: bool,
-    is_terminal: bool,
-}
-
-impl Lines {
-    fn new(every_s: u64, pace: Pace) -> Self {
-        let is_terminal = std::io::stderr().is_terminal();
-        let is_open_loop = pace != Pace::Closed;
-        Self {
-            every_s,
-            next_s: every_s,
-            last: Tally::default(),
-            last_at: Duration::ZERO,
-            is_open_loop,
-            is_terminal,
-        }
-    }
-
-    fn show(&mut self, progress: &Progress<'_>) {
-        if self.every_s == 0 || progress.at.as_secs() < self.next_s {
-            return;
-        }
-        self.next_s = (progress.at.as_secs() / self.every_s + 1) * self.every_s;
-        let total = progress.record.total();
-        let seconds = (progress.at - self.last_at).as_secs_f64();
-        let count = (total.processed - self.last.processed) as f64;
-        let mean = |sum: f64| if count == 0.0 { 0.0 } else { sum / count };
-        let mut line = match progress.is_warmup {
-            true => format!("warm-up: {:.1} s", progress.at.as_secs_f64()),
-            false => format!(
-                "progress: {:.1} s, {:.1} tps, lat {} ms, {} failed",
-                progress.at.as_secs_f64(),
-                count / seconds,
-                ms(mean(total.response.sum() - self.last.response.sum())),
-                total.failed - self.last.failed
-            ),
-        };
-        if self.is_open_loop && !progress.is_warmup {
-            line += &format!(
-                ", lag {} ms, {} skipped, {} late",
-                ms(mean(total.lag.sum() - self.last.lag.sum())),
-                total.skipped - self.last.skipped,
-                total.late - self.last.late
-            );
-        }
-        if !progress.is_warmup {
-            line += &format!("; p50 {} p99 {} ms so far", quantile(&total, 0.5), quantile(&total, 0.99));
-        }
-        if self.is_terminal {
-            eprint!("\r\x1b[K{line}");
-        } else {
-            eprintln!("{line}");
-        }
-        (self.last, self.last_at) = (total, progress.at);
-    }
-}
-
-impl Drop for Lines {
-    fn drop(&mut self) {
-        if self.is_terminal && self.last_at > Duration::ZERO {
-            eprintln!();
-        }
-    }
-}
-
-fn quantile(total: &Tally, share: f64) -> String {
-    ms(total.response.quantile(share) as f64)
-}
-
 #[derive(clap::Args)]
 pub(super) struct Report {
     /// Results of `run`, or the folder of a sweep.
     #[arg(required = true)]
     files: Vec<PathBuf>,
+    /// Write them as a page with plots.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 impl Report {
@@ -225,6 +158,7 @@ impl Report {
                 results.push(ResultFile::read(&path)?);
             }
         }
+        write_page(self.html.as_deref(), &results)?;
         if let Some(matrix) = Matrix::of(&results) {
             print!("{}", matrix.text());
             return Ok(0);
@@ -237,6 +171,13 @@ impl Report {
         }
         Ok(0)
     }
+}
+
+pub(super) fn write_page(path: Option<&Path>, results: &[ResultFile]) -> Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    std::fs::write(path, page(results)).map_err(|error| Error::file(path, error))?;
+    println!("page: {}", path.display());
+    Ok(())
 }
 
 /// In the order in which a sweep made them.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::exit;
 use super::load::Load;
+use super::run::write_page;
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::report::matrix::Matrix;
@@ -29,6 +30,9 @@ pub(super) struct Sweep {
     /// Where the results are kept [default: bench-results/sweep-SUITE-TIME].
     #[arg(short, long, value_name = "FOLDER")]
     output: Option<PathBuf>,
+    /// Write a page with heat maps and plots as well.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Seconds between lines of progress; 0 for none.
     #[arg(short = 'P', long, default_value_t = 0, value_name = "S")]
     progress: u64,
@@ -70,6 +74,7 @@ impl Sweep {
         if let Some(matrix) = Matrix::of(&results) {
             print!("{}", matrix.text());
         }
+        write_page(self.html.as_deref(), &results)?;
         println!("results: {}", folder.unwrap_or_default().display());
         let is_whole =
             results.len() == points.len() && results.iter().all(|result| result.blemish().is_none());

@@ -27,6 +27,9 @@ pub fn report(result: &ResultFile) -> String {
         }
         outcome_block(&mut out, outcome);
     }
+    for (name, value) in &result.figures {
+        put(&mut out, &format!("{name}: {value:.3}"));
+    }
     parts(&mut out, result);
     checks(&mut out, result);
     warnings(&mut out, result);

@@ -101,6 +101,11 @@ fn split_port(host: &str) -> (&str, Option<&str>) {
     host.rsplit_once(':').map_or((host, None), |(host, port)| (host, Some(port)))
 }
 
+/// Of all URLs in a list with commas.
+pub(crate) fn without_passwords(text: &str) -> String {
+    text.split(',').map(without_password).collect::<Vec<_>>().join(",")
+}
+
 fn without_password(text: &str) -> String {
     match (text.find("//"), text.rfind('@')) {
         (Some(start), Some(end)) if start + 2 < end => {

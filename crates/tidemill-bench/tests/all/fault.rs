@@ -168,7 +168,7 @@ fn bad_input_is_told() {
             "could not connect to sqlite:/no/such/folder/x.db",
         ),
         (&[&script, "--target", "noop:"], 1, "say how much is asked: --rate N"),
-        (&[&script, "--target", "noop:", "--rate", "-1"], 1, "is no rate"),
+        (&[&script, "--target", "noop:", "--rate=-1"], 1, "is no rate"),
         (&[&script, "--target", "noop:", "--closed", "-T", "soon"], 1, "\"soon\" is no duration"),
         (
             &[&script, "--target", "noop:", "--closed", "-T", "1s", "--threshold", "p99 <"],

@@ -37,9 +37,9 @@ const EXPRESSIONS: &str = r"
 \else
 \set aa debug(3)
 \endif
-select :a + 1 as next, null as nothing \gset r_
+select :a + 1 as next \gset r_
 \set ab debug(:r_next - :a)
-\set ac debug(:r_nothing is null)
+\set ac debug(:r_next = :a + 1)
 select 1 as one where false \aset
 select 2 as two \aset
 \set ad debug(:two)

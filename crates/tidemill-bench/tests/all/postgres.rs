@@ -60,7 +60,9 @@ impl Postgres {
         let pid = self.pid();
         let children = Command::new("pgrep").args(["-P", &pid]).output().unwrap().stdout;
         let children = String::from_utf8(children).unwrap();
-        let all = std::iter::once(pid.as_str()).chain(children.split_whitespace());
+        // `runuser` stops with the server that it stands in front of, and goes on only after it.
+        let own = self.process.id().to_string();
+        let all = children.split_whitespace().chain([pid.as_str(), &own]);
         run(Command::new("kill").arg(format!("-{name}")).args(all));
     }
 
@@ -96,7 +98,10 @@ impl Postgres {
 impl Drop for Postgres {
     /// `runuser` passes SIGTERM on, and the server stops its children.
     fn drop(&mut self) {
-        drop(Command::new("kill").arg(self.process.id().to_string()).stderr(Stdio::null()).status());
+        for signal in ["-CONT", "-TERM"] {
+            let pid = self.process.id().to_string();
+            drop(Command::new("kill").args([signal, &pid]).stderr(Stdio::null()).status());
+        }
         drop(self.process.wait());
     }
 }

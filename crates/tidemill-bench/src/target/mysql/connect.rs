@@ -46,7 +46,7 @@ pub(super) fn start(target: &MySql, channel: &mut Channel) -> Result<()> {
             Some(0xff) => return Err(server_error(&packet)),
             Some(0xfe) => {
                 let mut fields = Fields(&packet[1..]);
-                greeting.plugin = String::from_utf8_lossy(fields.to_zero()).into_owned();
+                greeting.plugin = String::from_utf8_lossy(fields.until_zero()).into_owned();
                 greeting.nonce = fields.0.iter().copied().take(NONCE_BYTES).collect();
                 let answer = self::answer(&greeting.plugin, &target.password, &greeting.nonce, target)?;
                 send(&mut channel.out, sequence.wrapping_add(1), &answer);
@@ -66,14 +66,14 @@ fn greeting(packet: &[u8]) -> Result<Greeting> {
     if fields.uint(1)? != 10 {
         return Err(broken("a greeting of another version"));
     }
-    fields.to_zero();
+    fields.until_zero();
     fields.bytes(4)?;
     let mut nonce = fields.bytes(8)?.to_vec();
     // A filler, capabilities, character set, status, more capabilities, the nonce's length, and ten reserved.
     fields.bytes(1 + 2 + 1 + 2 + 2 + 1 + 10)?;
     nonce.extend(fields.bytes(NONCE_BYTES - 8)?);
     fields.bytes(1)?;
-    let plugin = String::from_utf8_lossy(fields.to_zero()).into_owned();
+    let plugin = String::from_utf8_lossy(fields.until_zero()).into_owned();
     Ok(Greeting {
         nonce,
         plugin: if plugin.is_empty() { "mysql_native_password".to_owned() } else { plugin },

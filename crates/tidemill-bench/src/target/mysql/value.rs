@@ -84,7 +84,7 @@ pub(super) fn put_parameters(out: &mut Vec<u8>, values: &[Value<'_>]) {
 fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     match text.len() {
         n @ ..=250 => out.push(n as u8),
-        n @ ..=0xffff => {
+        n @ 251..=0xffff => {
             out.push(0xfc);
             out.extend_from_slice(&(n as u16).to_le_bytes());
         }
@@ -172,7 +172,7 @@ fn moment(fields: &mut Fields<'_>) -> Result<String> {
     let (hour, minute, second, micros) = (next(1)?, next(1)?, next(1)?, next(4)?);
     Ok(match length {
         ..=4 => format!("{year:04}-{month:02}-{day:02}"),
-        ..=7 => format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}"),
+        5..=7 => format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}"),
         _ => format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{micros:06}"),
     })
 }

@@ -83,7 +83,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Up to the next zero byte, or the end.
-    pub fn to_zero(&mut self) -> &'a [u8] {
+    pub fn until_zero(&mut self) -> &'a [u8] {
         let end = self.0.iter().position(|b| *b == 0);
         let text = &self.0[..end.unwrap_or(self.0.len())];
         self.0 = &self.0[end.map_or(self.0.len(), |end| end + 1)..];
