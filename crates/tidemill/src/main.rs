@@ -36,6 +36,8 @@ enum Command {
     /// Play the data of four real wind turbines through a stream into continuous views, show what the views say, and
     /// go on serving.
     Demo(demo::Demo),
+    /// Measure a database, this one or another: suites, pgbench scripts, rates and limits, comparisons.
+    Bench(tidemill_bench::Arguments),
     /// Print a configuration file with every setting, its meaning and its default.
     Config,
 }
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
             start_log("info");
             runtime().and_then(|r| r.block_on(demo::run(demo)))
         }
+        Command::Bench(bench) => return tidemill_bench::main(bench),
         Command::Config => print(DEFAULT_FILE),
     };
     match done {

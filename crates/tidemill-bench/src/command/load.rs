@@ -1,0 +1,254 @@
+//! Options that verbs share: which database, which suite, how much of it.
+
+use crate::error::{Error, Result};
+use crate::figure::duration;
+use crate::run::{Pace, Plan};
+use crate::script::{Mode, Script, Scripts, Variables};
+use crate::suite::{self, Check, Context, Parameter, Suite};
+use crate::target::Target;
+
+const TIME_DEFAULT: &str = "60s";
+/// Left out of the figures unless said otherwise: this share of the time, and not more than the seconds.
+const WARMUP_SHARE: f64 = 0.1;
+const WARMUP_MAX_S: f64 = 5.0;
+
+/// The database, and the suite's parameters.
+#[derive(clap::Args, Clone)]
+pub(super) struct Place {
+    /// postgres://user@host/database, mysql://…, sqlite:FILE or noop:.
+    #[arg(long, value_name = "URL")]
+    target: String,
+    /// A parameter of the suite; `list` shows them.
+    #[arg(short, long = "parameter", value_name = "NAME=VALUE", value_parser = pair)]
+    pub parameters: Vec<(String, String)>,
+    /// A setting of the server for each session.
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = pair)]
+    pub settings: Vec<(String, String)>,
+    /// Makes data and schedules repeatable.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+impl Place {
+    pub fn context(&self, suite: &dyn Suite, clients: usize) -> Result<Context> {
+        Ok(Context {
+            target: Target::open(&self.target)?.with_settings(&self.settings),
+            parameters: Context::parameters(suite, &self.parameters)?,
+            seed: self.seed,
+            clients,
+            mode: suite.defaults().mode.unwrap_or_default(),
+        })
+    }
+}
+
+/// What is run, and how.
+#[derive(clap::Args, Clone)]
+pub(super) struct Load {
+    /// A suite's name or folder, or pgbench scripts: FILE or FILE@WEIGHT.
+    #[arg(required = true)]
+    what: Vec<String>,
+    #[command(flatten)]
+    pub place: Place,
+    /// Sessions at the same time.
+    #[arg(short, long)]
+    pub clients: Option<usize>,
+    /// Operations a second of all clients together, or N/client.
+    #[arg(short = 'R', long, value_name = "N")]
+    pub rate: Option<String>,
+    /// Evenly spaced operations rather than a Poisson process.
+    #[arg(long)]
+    constant: bool,
+    /// As fast as it goes: the next operation when the one before has ended.
+    #[arg(long, conflicts_with = "rate")]
+    closed: bool,
+    /// Longer responses are late; what is late before it begins is skipped.
+    #[arg(short = 'L', long, value_name = "DURATION")]
+    limit: Option<String>,
+    /// How long is measured [default: 60s].
+    #[arg(short = 'T', long, value_name = "DURATION")]
+    time: Option<String>,
+    /// Run before that, and not counted [default: a tenth of the time, 5s at most].
+    #[arg(long, value_name = "DURATION")]
+    warmup: Option<String>,
+    /// End earlier, after this many operations of each client.
+    #[arg(short = 't', long = "operations", value_name = "N")]
+    operations_max: Option<u64>,
+    /// How scripts are sent.
+    #[arg(short = 'M', long, value_enum)]
+    mode: Option<Mode>,
+    /// A variable of the scripts.
+    #[arg(short = 'D', long = "define", value_name = "NAME=VALUE", value_parser = pair)]
+    variables: Vec<(String, String)>,
+    /// The variable :scale of scripts, the parameter of suites that have one.
+    #[arg(short, long)]
+    scale: Option<String>,
+}
+
+/// All that a run needs.
+pub(super) struct Experiment {
+    pub suite: Box<dyn Suite>,
+    pub context: Context,
+    pub plan: Plan,
+}
+
+impl Load {
+    /// One coordinate of a sweep: an option, a parameter of the suite, or with `set.` a setting of the server.
+    pub fn vary(&mut self, name: &str, value: &str) -> Result<()> {
+        let text = Some(value.to_owned());
+        match name {
+            "clients" => {
+                let clients = value.parse().ok().filter(|n| *n > 0);
+                self.clients = Some(
+                    clients.ok_or_else(|| Error::usage(format!("\"{value}\" is no number of clients")))?,
+                );
+            }
+            "rate" => (self.rate, self.closed) = (text, false),
+            "limit" => self.limit = text,
+            "mode" => {
+                let mode = <Mode as clap::ValueEnum>::from_str(value, true);
+                self.mode = Some(mode.map_err(|_| Error::usage(format!("\"{value}\" is no mode")))?);
+            }
+            name => match name.strip_prefix("set.") {
+                Some(setting) => self.place.settings.push((setting.to_owned(), value.to_owned())),
+                None => {
+                    let suite = self.suite()?;
+                    if !suite.parameters().iter().any(|parameter| parameter.name == name) {
+                        return Err(Error::usage(format!(
+                            "\"{name}\" cannot be varied (clients, rate, limit, mode, a parameter of the suite, or \
+                             set.NAME for a setting of the server)"
+                        )));
+                    }
+                    self.place.parameters.push((name.to_owned(), value.to_owned()));
+                }
+            },
+        }
+        Ok(())
+    }
+
+    pub fn experiment(&self) -> Result<Experiment> {
+        let suite = self.suite()?;
+        let defaults = suite.defaults();
+        let clients = self.clients.or(defaults.clients).unwrap_or(1);
+        let mut place = self.place.clone();
+        if let Some(scale) = &self.scale
+            && suite.parameters().iter().any(|parameter| parameter.name == "scale")
+        {
+            place.parameters.push(("scale".to_owned(), scale.clone()));
+        }
+        let mut context = place.context(suite.as_ref(), clients)?;
+        context.mode = self.mode.unwrap_or(context.mode);
+        let given =
+            |given: &Option<String>, default: &Option<String>| given.clone().or_else(|| default.clone());
+        let time = given(&self.time, &defaults.time).unwrap_or_else(|| TIME_DEFAULT.to_owned());
+        let time = duration(&time)?;
+        let warmup = match given(&self.warmup, &defaults.warmup) {
+            Some(text) => duration(&text)?,
+            None => std::time::Duration::from_secs_f64((time.as_secs_f64() * WARMUP_SHARE).min(WARMUP_MAX_S)),
+        };
+        let limit = given(&self.limit, &defaults.limit).map(|text| duration(&text)).transpose()?;
+        let plan = Plan {
+            clients,
+            pace: self.pace(clients, defaults.rate)?,
+            limit,
+            warmup,
+            time,
+            operations_max: self.operations_max,
+            seed: context.seed,
+        };
+        Ok(Experiment { suite, context, plan })
+    }
+
+    fn pace(&self, clients: usize, default: Option<toml::Value>) -> Result<Pace> {
+        if self.closed {
+            return Ok(Pace::Closed);
+        }
+        let rate = match (&self.rate, default) {
+            (Some(text), _) => rate(text, clients)?,
+            (None, Some(value)) => rate(value.as_str().unwrap_or(&value.to_string()), clients)?,
+            (None, None) => {
+                return Err(Error::usage(
+                    "say how much is asked: --rate N (operations a second, whatever the server does) or --closed (as \
+                     fast as it goes, which hides waiting)",
+                ));
+            }
+        };
+        Ok(if self.constant { Pace::Constant(rate) } else { Pace::Poisson(rate) })
+    }
+
+    fn suite(&self) -> Result<Box<dyn Suite>> {
+        let is_file = |argument: &String| {
+            let path = argument.rsplit_once('@').map_or(argument.as_str(), |(path, _)| path);
+            std::path::Path::new(path).is_file() || std::path::Path::new(argument).is_file()
+        };
+        if self.what.len() == 1 && !is_file(&self.what[0]) {
+            if let Some((name, value)) = self.variables.first() {
+                return Err(Error::usage(format!(
+                    "-D {name}={value} is for script files; a suite has parameters: -p {name}={value}"
+                )));
+            }
+            return suite::find(&self.what[0]);
+        }
+        let scripts = self.what.iter().map(|argument| Script::read(argument)).collect::<Result<_>>()?;
+        let mut variables = Variables::default();
+        for (name, value) in &self.variables {
+            variables.set_text(name, value);
+        }
+        if let Some(scale) = &self.scale {
+            variables.set_text("scale", scale);
+        }
+        Ok(Box::new(Files { name: self.what.join(" "), scripts, variables }))
+    }
+}
+
+fn rate(text: &str, clients: usize) -> Result<f64> {
+    let (number, each) = match text.strip_suffix("/client") {
+        Some(number) => (number, clients as f64),
+        None => (text, 1.0),
+    };
+    let rate =
+        number.parse::<f64>().ok().filter(|rate| *rate > 0.0 && rate.is_finite()).map(|rate| rate * each);
+    rate.ok_or_else(|| Error::usage(format!("\"{text}\" is no rate (for example 100, 0.5 or 1/client)")))
+}
+
+fn pair(text: &str) -> std::result::Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("there is no = in it")?;
+    Ok((name.trim().to_owned(), value.to_owned()))
+}
+
+/// Script files of the command line: nothing to prepare, nothing to check.
+struct Files {
+    name: String,
+    scripts: Vec<Script>,
+    variables: Variables,
+}
+
+impl Suite for Files {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn summary(&self) -> &str {
+        "scripts of the command line"
+    }
+
+    fn parameters(&self) -> &[Parameter] {
+        &[]
+    }
+
+    fn prepare(&self, _: &Context) -> Result<()> {
+        Ok(())
+    }
+
+    fn workload(&self, context: &Context) -> Result<Box<dyn crate::run::Workload>> {
+        Ok(Box::new(Scripts {
+            scripts: self.scripts.clone(),
+            target: context.target.clone(),
+            mode: context.mode,
+            variables: self.variables.clone(),
+        }))
+    }
+
+    fn validate(&self, _: &Context, _: bool) -> Result<Vec<Check>> {
+        Ok(Vec::new())
+    }
+}

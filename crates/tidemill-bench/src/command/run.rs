@@ -1,0 +1,190 @@
+//! `run` and `report`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::exit;
+use super::load::{Experiment, Load};
+use super::watch::Watch;
+use crate::error::{Error, Result};
+use crate::interrupt;
+use crate::machine::memory_max_bytes;
+use crate::report::html::page;
+use crate::report::matrix::Matrix;
+use crate::report::text::report;
+use crate::result::{ResultFile, TargetRecord};
+use crate::run::{Pace, Plan, cpu_seconds, run};
+use crate::target::Target;
+use crate::threshold::Threshold;
+
+/// How long the generator is measured against nothing.
+const FLOOR_TIME: Duration = Duration::from_millis(200);
+
+#[derive(clap::Args)]
+pub(super) struct Run {
+    #[command(flatten)]
+    load: Load,
+    /// Run this often; the spread tells the noise of the machine.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    repeats: usize,
+    /// Exit with 3 unless the result meets this: "p99 < 50ms and skipped = 0".
+    #[arg(long, value_name = "CONDITIONS")]
+    threshold: Vec<String>,
+    /// Where the result is kept [default: bench-results/SUITE-TIME.json].
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write a page with plots as well.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Seconds between lines of progress; 0 for none.
+    #[arg(short = 'P', long, default_value_t = 5, value_name = "S")]
+    progress: u64,
+}
+
+impl Run {
+    pub fn run(self) -> Result<u8> {
+        let experiment = self.load.experiment()?;
+        let thresholds =
+            self.threshold.iter().map(|text| Threshold::parse(text)).collect::<Result<Vec<_>>>()?;
+        interrupt::listen().map_err(|error| Error::usage(error.to_string()))?;
+        let mut result = experiment.measure(self.repeats.max(1), self.progress)?;
+        result.settings = self.load.place.settings.iter().cloned().collect();
+        let path = self.output.unwrap_or_else(|| default_path(&result));
+        result.write(&path)?;
+        print!("{}", report(&result));
+        println!("result: {}", path.display());
+        write_page(self.html.as_deref(), std::slice::from_ref(&result))?;
+        let mut missed = Vec::new();
+        for (threshold, outcome) in thresholds.iter().flat_map(|t| result.repeats.iter().map(move |o| (t, o)))
+        {
+            missed.extend(threshold.missed(outcome)?);
+        }
+        missed.iter().for_each(|condition| println!("MISSED: {condition}"));
+        Ok(match (result.blemish(), missed.is_empty()) {
+            (Some(_), _) => exit::INCOMPLETE,
+            (None, false) => exit::THRESHOLD_MISSED,
+            (None, true) => 0,
+        })
+    }
+}
+
+fn default_path(result: &ResultFile) -> PathBuf {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let name: String = result.suite.chars().map(|c| if is_plain(c) { c } else { '-' }).take(60).collect();
+    Path::new("bench-results").join(format!("{}-{}.json", name.trim_matches('-'), result.started_at_unix_s))
+}
+
+impl Experiment {
+    /// Checks, runs, checks again. An error means that there is nothing worth keeping.
+    pub fn measure(&self, repeats: usize, progress_s: u64) -> Result<ResultFile> {
+        let Experiment { suite, context, plan } = self;
+        let mut result = ResultFile::new(suite.name(), TargetRecord::of(&context.target)?, plan);
+        result.parameters.clone_from(&context.parameters);
+        let hint = |error: Error| match error.code() {
+            Some("42P01" | "42S02") => Error::Wrong(format!(
+                "{error}\nmake the tables first: tidemill bench prepare {}",
+                suite.name()
+            )),
+            _ => error,
+        };
+        result.checks = suite.validate(context, false).map_err(hint)?;
+        if let Some(failed) = result.checks.iter().find(|check| !check.passed) {
+            return Err(Error::Wrong(format!(
+                "the answers are wrong before the run: {}: {}",
+                failed.name, failed.detail
+            )));
+        }
+        result.floor_cpu_us = self.floor();
+        let workload = suite.workload(context)?;
+        for repeat in 0..repeats {
+            let plan = Plan { seed: plan.seed.wrapping_add(repeat as u64), ..plan.clone() };
+            let mut watcher = Watch::new(progress_s, plan.pace, &context.target);
+            let outcome = run(workload.as_ref(), &plan, Some(&context.target), &mut |p| watcher.show(p))
+                .map_err(hint)?;
+            result.figures = suite.figures(context, &outcome)?;
+            let is_cut = outcome.incomplete.is_some();
+            result.repeats.push(outcome);
+            if is_cut {
+                break;
+            }
+        }
+        result.memory_max_bytes = memory_max_bytes();
+        // After a run that was cut short the server may be gone; what was measured is kept all the same.
+        match suite.validate(context, true) {
+            Ok(checks) => result.checks.extend(checks),
+            Err(_) if result.repeats.iter().any(|outcome| outcome.incomplete.is_some()) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(result)
+    }
+
+    /// CPU of the generator an operation, µs, measured against a target that does nothing.
+    fn floor(&self) -> Option<f64> {
+        let mut context = self.context.clone();
+        context.target = Target::open("noop:").ok()?;
+        let workload = self.suite.workload(&context).ok().filter(|workload| workload.can_idle())?;
+        let plan = Plan {
+            clients: 1,
+            pace: Pace::Closed,
+            limit: None,
+            warmup: Duration::ZERO,
+            time: FLOOR_TIME,
+            operations_max: None,
+            seed: self.plan.seed,
+        };
+        let before = cpu_seconds();
+        let outcome = run(workload.as_ref(), &plan, None, &mut |_| {}).ok()?;
+        let cpu = cpu_seconds() - before;
+        let processed = outcome.record.total().processed;
+        (outcome.incomplete.is_none() && processed > 0).then(|| cpu * 1e6 / processed as f64)
+    }
+}
+
+#[derive(clap::Args)]
+pub(super) struct Report {
+    /// Results of `run`, or the folder of a sweep.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Write them as a page with plots.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+impl Report {
+    pub fn run(self) -> Result<u8> {
+        let mut results = Vec::new();
+        for path in self.files {
+            for path in if path.is_dir() { results_in(&path)? } else { vec![path] } {
+                results.push(ResultFile::read(&path)?);
+            }
+        }
+        write_page(self.html.as_deref(), &results)?;
+        if let Some(matrix) = Matrix::of(&results) {
+            print!("{}", matrix.text());
+            return Ok(0);
+        }
+        for (i, result) in results.iter().enumerate() {
+            if i > 0 {
+                println!();
+            }
+            print!("{}", report(result));
+        }
+        Ok(0)
+    }
+}
+
+pub(super) fn write_page(path: Option<&Path>, results: &[ResultFile]) -> Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    std::fs::write(path, page(results)).map_err(|error| Error::file(path, error))?;
+    println!("page: {}", path.display());
+    Ok(())
+}
+
+/// In the order in which a sweep made them.
+fn results_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder).map_err(|error| Error::file(folder, error))?;
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    paths.sort();
+    Ok(paths)
+}

@@ -1,0 +1,58 @@
+//! `list`, `prepare` and `validate`.
+
+use super::exit;
+use super::load::Place;
+use crate::error::Result;
+use crate::suite;
+
+pub(super) fn list() -> Result<u8> {
+    for suite in suite::all() {
+        println!("{:<14} {}", suite.name(), suite.summary());
+        for parameter in suite.parameters() {
+            println!("    -p {}={}\t{}", parameter.name, parameter.default, parameter.help);
+        }
+    }
+    Ok(0)
+}
+
+#[derive(clap::Args)]
+pub(super) struct Prepare {
+    /// A suite's name or folder.
+    suite: String,
+    #[command(flatten)]
+    place: Place,
+}
+
+impl Prepare {
+    pub fn run(self) -> Result<u8> {
+        let suite = suite::find(&self.suite)?;
+        let context = self.place.context(suite.as_ref(), 1)?;
+        let begin = std::time::Instant::now();
+        suite.prepare(&context)?;
+        eprintln!("prepared {} in {:.1} s", suite.name(), begin.elapsed().as_secs_f64());
+        Ok(0)
+    }
+}
+
+#[derive(clap::Args)]
+pub(super) struct Validate {
+    /// A suite's name or folder.
+    suite: String,
+    #[command(flatten)]
+    place: Place,
+    /// Ask what must hold after a run, not before.
+    #[arg(long)]
+    after: bool,
+}
+
+impl Validate {
+    pub fn run(self) -> Result<u8> {
+        let suite = suite::find(&self.suite)?;
+        let context = self.place.context(suite.as_ref(), 1)?;
+        let checks = suite.validate(&context, self.after)?;
+        for check in &checks {
+            println!("{}: {}: {}", if check.passed { "right" } else { "WRONG" }, check.name, check.detail);
+        }
+        Ok(if checks.iter().all(|check| check.passed) { 0 } else { exit::INCOMPLETE })
+    }
+}

@@ -1,0 +1,146 @@
+//! `sweep`: every combination of some values.
+
+use std::path::PathBuf;
+
+use super::exit;
+use super::load::Load;
+use super::run::write_page;
+use crate::error::{Error, Result};
+use crate::interrupt;
+use crate::report::matrix::Matrix;
+use crate::result::ResultFile;
+
+/// More runs than this are a mistake.
+const POINTS_MAX: usize = 10_000;
+
+#[derive(clap::Args)]
+pub(super) struct Sweep {
+    #[command(flatten)]
+    load: Load,
+    /// What varies: clients, rate, limit, mode, a parameter of the suite, or set.NAME for a setting of the server.
+    ///
+    /// Repeated for more than one: the first goes across, the others down.
+    #[arg(long, required = true, value_name = "NAME=A,B,C")]
+    over: Vec<String>,
+    /// Make the tables anew before each run, for parameters that change them.
+    #[arg(long)]
+    prepare: bool,
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    repeats: usize,
+    /// Where the results are kept [default: bench-results/sweep-SUITE-TIME].
+    #[arg(short, long, value_name = "FOLDER")]
+    output: Option<PathBuf>,
+    /// Write a page with heat maps and plots as well.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Seconds between lines of progress; 0 for none.
+    #[arg(short = 'P', long, default_value_t = 0, value_name = "S")]
+    progress: u64,
+}
+
+impl Sweep {
+    pub fn run(self) -> Result<u8> {
+        let points = points(&self.over)?;
+        // All that can be wrong with them is told before the first run.
+        let loads = points.iter().map(|point| self.load_at(point)).collect::<Result<Vec<_>>>()?;
+        for load in &loads {
+            load.experiment()?;
+        }
+        interrupt::listen().map_err(|error| Error::usage(error.to_string()))?;
+        let mut results = Vec::new();
+        let mut folder = self.output.clone();
+        for (i, (point, load)) in points.iter().zip(&loads).enumerate() {
+            let experiment = load.experiment()?;
+            if self.prepare {
+                experiment.suite.prepare(&experiment.context)?;
+            }
+            let mut result = experiment.measure(self.repeats.max(1), self.progress)?;
+            result.settings = load.place.settings.iter().cloned().collect();
+            result.point.clone_from(point);
+            eprintln!("{} of {}: {}", i + 1, points.len(), described(&result));
+            let folder = folder.get_or_insert_with(|| {
+                PathBuf::from("bench-results").join(format!(
+                    "sweep-{}-{}",
+                    plain(&result.suite),
+                    result.started_at_unix_s
+                ))
+            });
+            result.write(&folder.join(format!("{i:04}.json")))?;
+            results.push(result);
+            if interrupt::interrupted() {
+                break;
+            }
+        }
+        if let Some(matrix) = Matrix::of(&results) {
+            print!("{}", matrix.text());
+        }
+        write_page(self.html.as_deref(), &results)?;
+        println!("results: {}", folder.unwrap_or_default().display());
+        let is_whole =
+            results.len() == points.len() && results.iter().all(|result| result.blemish().is_none());
+        Ok(if is_whole { 0 } else { exit::INCOMPLETE })
+    }
+
+    fn load_at(&self, point: &[(String, String)]) -> Result<Load> {
+        let mut load = self.load.clone();
+        for (name, value) in point {
+            load.vary(name, value)?;
+        }
+        Ok(load)
+    }
+}
+
+fn plain(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(60).collect()
+}
+
+fn described(result: &ResultFile) -> String {
+    let point: Vec<String> = result.point.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let total = result.repeats.first().map(|outcome| outcome.record.total()).unwrap_or_default();
+    let blemish = result.blemish().map(|blemish| format!(" INCOMPLETE: {blemish}")).unwrap_or_default();
+    format!(
+        "{}: {} processed, {} late, {} skipped, p99 {} ms{blemish}",
+        point.join(" "),
+        total.processed,
+        total.late,
+        total.skipped,
+        crate::figure::ms(total.response.quantile(0.99) as f64)
+    )
+}
+
+/// All combinations; the first name varies fastest.
+fn points(over: &[String]) -> Result<Vec<Vec<(String, String)>>> {
+    let mut points = vec![Vec::new()];
+    for axis in over.iter().rev() {
+        let (name, values) = axis
+            .split_once('=')
+            .filter(|(name, values)| !name.is_empty() && !values.is_empty())
+            .ok_or_else(|| Error::usage(format!("\"{axis}\" is not NAME=A,B,C")))?;
+        let values: Vec<&str> = values.split(',').map(str::trim).collect();
+        let mut longer = Vec::new();
+        for point in &points {
+            for value in &values {
+                let coordinate = (name.trim().to_owned(), (*value).to_owned());
+                longer.push([&[coordinate], point.as_slice()].concat());
+            }
+        }
+        points = longer;
+        if points.len() > POINTS_MAX {
+            return Err(Error::usage(format!("these are more than {POINTS_MAX} runs")));
+        }
+    }
+    Ok(points)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_combinations_are_made() {
+        let points = points(&["clients=1,2".to_owned(), "set.w=0,4".to_owned()]).unwrap();
+        let texts: Vec<String> = points.iter().map(|p| format!("{}{}", p[0].1, p[1].1)).collect();
+        assert_eq!(texts, ["10", "20", "14", "24"]);
+        assert!(super::points(&["clients".to_owned()]).is_err());
+    }
+}

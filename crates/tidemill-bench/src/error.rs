@@ -1,0 +1,83 @@
+//! What can go wrong, told so that the reader knows what to do next.
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// The command line, a suite file or a script is wrong: nothing was sent.
+    #[error("{0}")]
+    Usage(String),
+    #[error("could not connect to {target}: {cause}")]
+    Unreachable { target: String, cause: String },
+    /// The server answered with an error.
+    #[error(transparent)]
+    Server(Box<ServerError>),
+    /// An error that the workload lets through: it counts as failed, and the client goes on.
+    #[error(transparent)]
+    Tolerated(Box<Error>),
+    /// The connection ended, or what came was not the protocol. What was sent last may or may not have been done.
+    #[error("connection lost: {0}")]
+    Lost(String),
+    /// This kind of database, or this program, has no such thing.
+    #[error("{0}")]
+    Unsupported(String),
+    /// What the database answers is not what it should.
+    #[error("{0}")]
+    Wrong(String),
+    #[error("{path}: {cause}")]
+    File { path: String, cause: String },
+}
+
+/// An error as the server tells it.
+#[derive(Debug, Clone, Default)]
+pub struct ServerError {
+    /// Five characters; databases without SQLSTATE have their own code here.
+    pub code: String,
+    pub message: String,
+    pub detail: String,
+    pub hint: String,
+}
+
+impl std::error::Error for ServerError {}
+
+impl std::fmt::Display for ServerError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.message, self.code)?;
+        for (label, text) in [("detail", &self.detail), ("hint", &self.hint)] {
+            if !text.is_empty() {
+                write!(f, "; {label}: {text}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Error {
+    pub fn usage(message: impl Into<String>) -> Self {
+        Error::Usage(message.into())
+    }
+
+    pub fn file(path: &std::path::Path, cause: impl ToString) -> Self {
+        Error::File { path: path.display().to_string(), cause: cause.to_string() }
+    }
+
+    pub(crate) fn server(code: impl Into<String>, message: impl Into<String>) -> Self {
+        let error = ServerError { code: code.into(), message: message.into(), ..ServerError::default() };
+        Error::Server(Box::new(error))
+    }
+
+    /// The code of a server's error.
+    pub fn code(&self) -> Option<&str> {
+        match self {
+            Error::Server(error) => Some(&error.code),
+            Error::Tolerated(error) => error.code(),
+            _ => None,
+        }
+    }
+
+    /// The transaction lost against others and may be tried again: serialization failure or deadlock, as pgbench has it.
+    pub fn is_retryable(&self) -> bool {
+        let codes = ["40001", "40P01", "SQLITE_BUSY", "SQLITE_LOCKED", "1205"];
+        matches!(self, Error::Tolerated(_)) || self.code().is_some_and(|code| codes.contains(&code))
+    }
+}

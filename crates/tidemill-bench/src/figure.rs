@@ -1,0 +1,84 @@
+//! Figures as people write and read them: durations, counts.
+
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+
+const UNITS: [(&str, f64); 6] =
+    [("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0)];
+
+/// `500ms`, `1.5s`, `2m`, `1h`; a number alone is seconds.
+pub fn duration(text: &str) -> Result<Duration> {
+    let at = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = (text[..at].trim(), text[at..].trim());
+    let seconds = match unit {
+        "" => Some(1.0),
+        "m" => Some(60.0),
+        "h" => Some(3600.0),
+        unit => UNITS.iter().find(|(name, _)| *name == unit).map(|(_, seconds)| *seconds),
+    };
+    let number: Option<f64> = number.parse().ok().filter(|n| *n >= 0.0 && *n < 1e9);
+    match (number, seconds) {
+        (Some(number), Some(seconds)) => Ok(Duration::from_secs_f64(number * seconds)),
+        _ => Err(Error::usage(format!("\"{text}\" is no duration (for example 250us, 500ms, 60s, 5m, 1h)"))),
+    }
+}
+
+/// Nanoseconds in milliseconds, with three significant digits at least.
+pub fn ms(nanoseconds: f64) -> String {
+    let ms = nanoseconds / 1e6;
+    match ms {
+        ms if ms >= 100.0 => format!("{ms:.1}"),
+        ms if ms >= 1.0 => format!("{ms:.2}"),
+        ms => format!("{ms:.3}"),
+    }
+}
+
+pub fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
+}
+
+/// The known name that was probably meant, if one is near.
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let near = known.into_iter().map(|word| (distance(name, word), word)).min()?;
+    (near.0 <= 1 + name.chars().count() / 3).then_some(near.1)
+}
+
+/// Levenshtein's.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, left) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, right) in b.iter().enumerate() {
+            let change = diagonal + usize::from(left != *right);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(row[j] + 1).min(row[j + 1] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_units() {
+        for (text, ms) in
+            [("500ms", 500.0), ("1.5s", 1500.0), ("2m", 120_000.0), ("3", 3000.0), ("250us", 0.25)]
+        {
+            assert_eq!(duration(text).unwrap().as_secs_f64() * 1e3, ms, "{text}");
+        }
+        for text in ["", "x", "-1s", "5 parsecs", "1e99s"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_near_name_is_suggested() {
+        assert_eq!(nearest("summery", ["summary", "name"]), Some("summary"));
+        assert_eq!(nearest("zzz", ["summary", "name"]), None);
+    }
+}

@@ -1,0 +1,20 @@
+//! The workbench: honest load generation and measurement of any database, by its client protocol alone.
+
+mod command;
+pub mod error;
+pub mod figure;
+pub mod histogram;
+mod interrupt;
+pub mod linkbench;
+mod machine;
+pub mod random;
+mod report;
+pub mod result;
+pub mod run;
+pub mod script;
+pub mod stats;
+pub mod suite;
+pub mod target;
+pub mod threshold;
+
+pub use command::{Arguments, main};

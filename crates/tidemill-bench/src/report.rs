@@ -1,0 +1,6 @@
+//! Results for people.
+
+pub mod html;
+pub mod matrix;
+mod plot;
+pub mod text;

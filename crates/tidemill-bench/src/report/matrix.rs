@@ -1,0 +1,114 @@
+//! Results of a sweep as tables: one a figure, rows and columns by the first two things that vary.
+
+use std::fmt::Write;
+
+use crate::figure::{ms, percent};
+use crate::result::ResultFile;
+use crate::run::Tally;
+
+/// What a matrix shows.
+pub struct Shown {
+    pub name: &'static str,
+    pub of: fn(&Tally, f64) -> f64,
+    text: fn(f64) -> String,
+}
+
+pub const SHOWN: [Shown; 5] = [
+    Shown { name: "late %", of: |t, _| percent(t.late, t.processed), text: |v| format!("{v:.2}") },
+    Shown { name: "skipped %", of: |t, _| percent(t.skipped, t.asked()), text: |v| format!("{v:.2}") },
+    Shown { name: "p50 ms", of: |t, _| t.response.quantile(0.5) as f64, text: ms },
+    Shown { name: "p99 ms", of: |t, _| t.response.quantile(0.99) as f64, text: ms },
+    Shown {
+        name: "rate a second",
+        of: |t, s| if s > 0.0 { t.processed as f64 / s } else { 0.0 },
+        text: |v| format!("{v:.1}"),
+    },
+];
+
+/// Results laid out by their points. A third thing that varies, and more, is part of the row's name.
+pub struct Matrix<'a> {
+    pub columns: Vec<String>,
+    pub column_name: String,
+    pub row_name: String,
+    pub rows: Vec<(String, Vec<Option<&'a ResultFile>>)>,
+}
+
+impl<'a> Matrix<'a> {
+    /// None for results that were not made by one sweep.
+    pub fn of(results: &'a [ResultFile]) -> Option<Matrix<'a>> {
+        let names: Vec<&String> = results.first()?.point.iter().map(|(name, _)| name).collect();
+        let is_one =
+            |result: &ResultFile| result.point.iter().map(|(name, _)| name).eq(names.iter().copied());
+        if names.is_empty() || !results.iter().all(is_one) {
+            return None;
+        }
+        let (column_name, row_names) = match names.as_slice() {
+            [only] => ((*only).clone(), Vec::new()),
+            [first, rest @ ..] => ((*first).clone(), rest.to_vec()),
+            [] => return None,
+        };
+        let row_name = row_names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+        let mut matrix = Matrix { columns: Vec::new(), column_name, row_name, rows: Vec::new() };
+        for result in results {
+            let column = result.point[0].1.clone();
+            let row: Vec<&str> = result.point[1..].iter().map(|(_, value)| value.as_str()).collect();
+            matrix.put(column, row.join(", "), result);
+        }
+        Some(matrix)
+    }
+
+    fn put(&mut self, column: String, row: String, result: &'a ResultFile) {
+        let x = self.columns.iter().position(|c| *c == column).unwrap_or_else(|| {
+            self.columns.push(column);
+            self.rows.iter_mut().for_each(|(_, cells)| cells.push(None));
+            self.columns.len() - 1
+        });
+        let y = self.rows.iter().position(|(r, _)| *r == row).unwrap_or_else(|| {
+            self.rows.push((row, vec![None; self.columns.len()]));
+            self.rows.len() - 1
+        });
+        self.rows[y].1[x] = Some(result);
+    }
+
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        for shown in &SHOWN {
+            let _ = writeln!(out, "\n{} ({} across{})", shown.name, self.column_name, self.down());
+            let head: String = self.columns.iter().map(|column| format!(" {column:>10}")).collect();
+            let _ = writeln!(out, "{:<16}{head}", self.row_name);
+            for (name, cells) in &self.rows {
+                let cells: String = cells.iter().map(|cell| format!(" {:>10}", shown.cell(*cell))).collect();
+                let _ = writeln!(out, "{name:<16}{cells}");
+            }
+        }
+        out
+    }
+
+    fn down(&self) -> String {
+        if self.row_name.is_empty() { String::new() } else { format!(", {} down", self.row_name) }
+    }
+}
+
+impl Shown {
+    /// Over all repeats; none where nothing was measured, or only a part.
+    pub fn value(&self, result: &ResultFile) -> Option<f64> {
+        if result.blemish().is_some() {
+            return None;
+        }
+        let mut total = Tally::default();
+        let mut elapsed = 0.0;
+        for outcome in &result.repeats {
+            total.merge(&outcome.record.total());
+            elapsed += outcome.elapsed_s;
+        }
+        Some((self.of)(&total, elapsed))
+    }
+
+    pub fn cell(&self, result: Option<&ResultFile>) -> String {
+        match result.map(|result| self.value(result)) {
+            None => "-".to_owned(),
+            Some(None) => "failed".to_owned(),
+            Some(Some(value)) => (self.text)(value),
+        }
+    }
+}

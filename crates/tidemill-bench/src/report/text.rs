@@ -1,0 +1,247 @@
+//! The report of one result as text.
+
+use std::fmt::Write;
+
+use crate::figure::{ms, percent};
+use crate::histogram::Histogram;
+use crate::result::ResultFile;
+use crate::run::{Outcome, Pace, Tally};
+use crate::stats::{Estimate, Figure, Seconds};
+
+/// Above this share of all processors the generator is suspected to measure itself.
+const CPU_SHARE_MAX: f64 = 0.75;
+/// Idle clients that wake up later than this in one of a hundred cases make responses look slower.
+const OVERSLEEP_MAX_NS: u64 = 1_000_000;
+
+pub fn report(result: &ResultFile) -> String {
+    let mut out = String::new();
+    head(&mut out, result);
+    if let Some(blemish) = result.blemish() {
+        put(&mut out, &format!("INCOMPLETE: {blemish}"));
+        put(&mut out, "These figures are not the run that was asked for, and rank with no other.");
+    }
+    figures(&mut out, result);
+    for (i, outcome) in result.repeats.iter().enumerate() {
+        if result.repeats.len() > 1 {
+            put(&mut out, &format!("\nrepeat {} of {}", i + 1, result.repeats.len()));
+        }
+        outcome_block(&mut out, outcome);
+    }
+    for (name, value) in &result.figures {
+        put(&mut out, &format!("{name}: {value:.3}"));
+    }
+    parts(&mut out, result);
+    checks(&mut out, result);
+    warnings(&mut out, result);
+    out
+}
+
+fn put(out: &mut String, line: &str) {
+    out.push_str(line);
+    out.push('\n');
+}
+
+fn head(out: &mut String, result: &ResultFile) {
+    let plan = &result.plan;
+    let pace = match plan.pace {
+        Pace::Poisson(rate) => format!("open loop, {rate} a second (Poisson)"),
+        Pace::Constant(rate) => format!("open loop, {rate} a second (evenly spaced)"),
+        Pace::Closed => {
+            "CLOSED loop: a slow server is asked less, and response times leave out the waiting".to_owned()
+        }
+    };
+    let limit = plan.limit_ms.map(|ms| format!(", limit {ms} ms")).unwrap_or_default();
+    put(out, &format!("{} on {}: {}", result.suite, result.target.url, first_line(&result.target.version)));
+    put(
+        out,
+        &format!(
+            "{pace}{limit}; {} clients; {} s after {} s of warm-up",
+            plan.clients, plan.time_s, plan.warmup_s
+        ),
+    );
+    let pairs = |pairs: &std::collections::BTreeMap<String, String>| {
+        pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+    };
+    for (label, values) in [("parameters", &result.parameters), ("settings", &result.settings)] {
+        if !values.is_empty() {
+            put(out, &format!("{label}: {}", pairs(values)));
+        }
+    }
+    let machine = &result.machine;
+    put(
+        out,
+        &format!(
+            "{} cores ({}), load {} before; seed {}",
+            machine.cores, machine.cpu, machine.load_before, plan.seed
+        ),
+    );
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+/// With intervals, over all repeats.
+fn figures(out: &mut String, result: &ResultFile) {
+    let seconds = Seconds::of(&result.repeats);
+    let figures =
+        [Figure::Rate, Figure::Mean, Figure::Quantile(0.5), Figure::Quantile(0.95), Figure::Quantile(0.99)];
+    put(out, "\nfigure        value      95 % interval");
+    for (figure, Estimate { value, interval }) in figures.iter().zip(seconds.estimates(&figures)) {
+        let show = |value: f64| match figure {
+            Figure::Rate => format!("{value:.1}/s"),
+            _ => format!("{} ms", ms(value)),
+        };
+        let range = interval.map_or("too few intervals to tell".to_owned(), |(low, high)| {
+            format!("{} to {}", show(low), show(high))
+        });
+        put(out, &format!("{:<10}{:>14}  {range}", figure.name(), show(value)));
+    }
+}
+
+fn outcome_block(out: &mut String, outcome: &Outcome) {
+    let total = outcome.record.total();
+    put(out, "");
+    put(
+        out,
+        "operation                  count      rate   late %  skipped %  failed       mean        p50        p95        p99      p99.9        max",
+    );
+    for (name, tally) in outcome.operations.iter().zip(&outcome.record.operations) {
+        if tally.asked() > 0 {
+            row(out, name, tally, &tally.response, outcome.elapsed_s);
+        }
+    }
+    row(out, "all: response", &total, &total.response, outcome.elapsed_s);
+    times(out, "all: service", &total.service);
+    times(out, "all: lag", &total.lag);
+    let missed = percent(total.late + total.skipped, total.asked());
+    put(
+        out,
+        &format!(
+            "late {}/{} ({:.3} %), skipped {} ({:.3} %), failed {} ({:.3} %), missed (late or skipped) {missed:.3} %, begun too late for the end {}",
+            total.late,
+            total.processed,
+            percent(total.late, total.processed),
+            total.skipped,
+            percent(total.skipped, total.asked()),
+            total.failed,
+            percent(total.failed, total.asked()),
+            total.backlog,
+        ),
+    );
+    put(
+        out,
+        &format!(
+            "response average = {} ms, stddev = {} ms; lag avg {} (max {}) ms",
+            ms(total.response.mean()),
+            ms(total.response.stddev()),
+            ms(total.lag.mean()),
+            ms(total.lag.max() as f64)
+        ),
+    );
+    for (name, count) in &outcome.counters {
+        put(out, &format!("{name}: {count}"));
+    }
+    for (error, count) in &outcome.errors {
+        put(out, &format!("{count} clients ended by: {error}"));
+    }
+}
+
+fn row(out: &mut String, name: &str, tally: &Tally, times: &Histogram, elapsed_s: f64) {
+    let rate = if elapsed_s > 0.0 { tally.processed as f64 / elapsed_s } else { 0.0 };
+    let _ = writeln!(
+        out,
+        "{name:<22} {:>9} {rate:>9.1} {:>8.3} {:>10.3} {:>7} {}",
+        tally.processed,
+        percent(tally.late, tally.processed),
+        percent(tally.skipped, tally.asked()),
+        tally.failed,
+        columns(times)
+    );
+}
+
+fn times(out: &mut String, name: &str, times: &Histogram) {
+    let _ = writeln!(out, "{name:<70} {}", columns(times));
+}
+
+fn columns(times: &Histogram) -> String {
+    let quantiles = [0.5, 0.95, 0.99, 0.999].map(|share| times.quantile(share) as f64);
+    let all = [&[times.mean()], &quantiles[..], &[times.max() as f64]].concat();
+    all.iter().map(|value| format!("{:>10}", ms(*value))).collect::<Vec<_>>().join(" ")
+}
+
+/// Where the time of scripts went.
+fn parts(out: &mut String, result: &ResultFile) {
+    let Some(outcome) = result.repeats.iter().rfind(|outcome| outcome.parts.len() > 1) else { return };
+    put(out, "\nmean ms   count      step");
+    for part in outcome.parts.iter().filter(|part| part.count > 0) {
+        let mean = part.total_ns as f64 / part.count as f64;
+        let operation = outcome.operations.get(part.operation).map_or("", String::as_str);
+        put(out, &format!("{:>8}  {:<9}  {operation}: {}", ms(mean), part.count, part.text));
+    }
+}
+
+fn checks(out: &mut String, result: &ResultFile) {
+    for check in &result.checks {
+        let mark = if check.passed { "right" } else { "WRONG" };
+        put(out, &format!("{mark}: {}: {}", check.name, check.detail));
+    }
+}
+
+fn warnings(out: &mut String, result: &ResultFile) {
+    let embedded = if result.target.dialect == "sqlite" {
+        " (the database's work included: it is in this process)"
+    } else {
+        ""
+    };
+    for outcome in &result.repeats {
+        let wall = result.plan.warmup_s + outcome.elapsed_s;
+        let share = outcome.generator_cpu_s / (wall.max(0.001) * result.machine.cores as f64);
+        let operations = outcome.record.total().processed.max(1) as f64 * wall / outcome.elapsed_s.max(0.001);
+        let floor = result
+            .floor_cpu_us
+            .map(|us| format!("; against nothing it costs {us:.1} µs"))
+            .unwrap_or_default();
+        put(
+            out,
+            &format!(
+                "generator: {:.1} % of the machine's CPU, {:.1} µs an operation{embedded}{floor}; {:.0} MB at most; idle clients woke {} ms late (p99)",
+                share * 100.0,
+                outcome.generator_cpu_s * 1e6 / operations,
+                result.memory_max_bytes as f64 / 1e6,
+                ms(outcome.record.oversleep.quantile(0.99) as f64)
+            ),
+        );
+        if share > CPU_SHARE_MAX && embedded.is_empty() {
+            put(out, "WARNING: the generator has most of the CPU: these are figures of the generator");
+        }
+        if outcome.record.oversleep.quantile(0.99) > OVERSLEEP_MAX_NS {
+            put(
+                out,
+                "WARNING: clients that were idle woke up late: the machine is too busy for these figures",
+            );
+        }
+    }
+    if let Some(drift) = Seconds::of(&result.repeats[..result.repeats.len().min(1)]).drift() {
+        put(
+            out,
+            &format!(
+                "WARNING: not steady: responses changed by {:+.0} % from the first third to the last",
+                drift * 100.0
+            ),
+        );
+    }
+    if let Some(spread) = spread(&result.repeats) {
+        put(out, &format!("noise of this machine (repeats of the same run, p50): {:.1} %", spread * 100.0));
+    }
+}
+
+/// How far the medians of repeats are apart: the change that means nothing here.
+pub fn spread(repeats: &[Outcome]) -> Option<f64> {
+    if repeats.len() < 2 {
+        return None;
+    }
+    let medians: Vec<f64> = repeats.iter().map(|o| o.record.total().response.quantile(0.5) as f64).collect();
+    let (low, high) = medians.iter().fold((f64::MAX, 0.0_f64), |(low, high), m| (low.min(*m), high.max(*m)));
+    (low > 0.0).then(|| high / low - 1.0)
+}

@@ -1,0 +1,151 @@
+//! The result of a run as it is kept: one JSON file that reports and comparisons read.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::machine::Machine;
+use crate::run::{Outcome, Pace, Plan};
+use crate::suite::Check;
+use crate::target::Target;
+
+/// Readers of other formats refuse the file rather than guess.
+const FORMAT: u32 = 1;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ResultFile {
+    pub format: u32,
+    /// Of this program.
+    pub version: String,
+    pub suite: String,
+    pub started_at_unix_s: u64,
+    pub target: TargetRecord,
+    pub parameters: BTreeMap<String, String>,
+    /// Settings of the server that the run asked for.
+    pub settings: BTreeMap<String, String>,
+    pub plan: PlanRecord,
+    /// Where it lies in a sweep: names and values.
+    #[serde(default)]
+    pub point: Vec<(String, String)>,
+    pub machine: Machine,
+    pub checks: Vec<Check>,
+    /// What an operation costs against a target that does nothing, µs of CPU; none where the workload needs answers.
+    pub floor_cpu_us: Option<f64>,
+    pub memory_max_bytes: u64,
+    /// The suite's own, of the last repeat.
+    #[serde(default)]
+    pub figures: BTreeMap<String, f64>,
+    pub repeats: Vec<Outcome>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TargetRecord {
+    pub url: String,
+    pub dialect: String,
+    pub version: String,
+    /// What the server has set otherwise than by default, where it tells.
+    pub server_settings: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlanRecord {
+    pub clients: usize,
+    pub pace: Pace,
+    pub limit_ms: Option<f64>,
+    pub warmup_s: f64,
+    pub time_s: f64,
+    pub operations_max: Option<u64>,
+    pub seed: u64,
+}
+
+impl PlanRecord {
+    pub fn of(plan: &Plan) -> Self {
+        PlanRecord {
+            clients: plan.clients,
+            pace: plan.pace,
+            limit_ms: plan.limit.map(|limit| limit.as_secs_f64() * 1e3),
+            warmup_s: plan.warmup.as_secs_f64(),
+            time_s: plan.time.as_secs_f64(),
+            operations_max: plan.operations_max,
+            seed: plan.seed,
+        }
+    }
+}
+
+impl TargetRecord {
+    pub fn of(target: &Target) -> Result<Self> {
+        let mut connection = target.connect()?;
+        let version = connection.version()?;
+        let sql = "select name, setting from pg_settings where source not in ('default', 'override', 'client', 'session')";
+        let mut server_settings = BTreeMap::new();
+        if target.dialect() == crate::target::Dialect::Postgres {
+            let mut rows = crate::target::Rows::default();
+            // Not every server with this protocol has the relation; the record is then without it.
+            if connection.query(sql, &mut rows).is_ok() {
+                let text = |row, column| rows.text(row, column).unwrap_or_default().into_owned();
+                server_settings = (0..rows.len()).map(|row| (text(row, 0), text(row, 1))).collect();
+            }
+        }
+        let dialect = target.dialect().name().to_owned();
+        Ok(Self { url: target.url().to_string(), dialect, version, server_settings })
+    }
+}
+
+impl ResultFile {
+    pub fn new(suite: &str, target: TargetRecord, plan: &Plan) -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        ResultFile {
+            format: FORMAT,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            suite: suite.to_owned(),
+            started_at_unix_s: now.as_secs(),
+            target,
+            parameters: BTreeMap::new(),
+            settings: BTreeMap::new(),
+            plan: PlanRecord::of(plan),
+            point: Vec::new(),
+            machine: Machine::look(),
+            checks: Vec::new(),
+            floor_cpu_us: None,
+            memory_max_bytes: 0,
+            figures: BTreeMap::new(),
+            repeats: Vec::new(),
+        }
+    }
+
+    /// Why this result ranks with no other.
+    pub fn blemish(&self) -> Option<String> {
+        let failed = self.checks.iter().find(|check| !check.passed);
+        let incomplete = self.repeats.iter().find_map(|outcome| outcome.incomplete.clone());
+        let nothing = self.repeats.is_empty().then(|| "there is no run in it".to_owned());
+        nothing.or(incomplete).or_else(|| failed.map(|check| format!("{}: {}", check.name, check.detail)))
+    }
+
+    pub fn write(&self, path: &Path) -> Result<()> {
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder).map_err(|error| Error::file(folder, error))?;
+        }
+        let text = serde_json::to_string(self).map_err(|error| Error::file(path, error))?;
+        std::fs::write(path, text).map_err(|error| Error::file(path, error))
+    }
+
+    pub fn read(path: &Path) -> Result<ResultFile> {
+        let text = std::fs::read_to_string(path).map_err(|error| Error::file(path, error))?;
+        let wrong = |cause: String| Error::file(path, format!("not a result of tidemill bench: {cause}"));
+        let value: serde_json::Value =
+            serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        match value.get("format").and_then(serde_json::Value::as_u64) {
+            Some(format) if format == u64::from(FORMAT) => {}
+            Some(format) => {
+                return Err(wrong(format!(
+                    "it has format {format}, and {FORMAT} is what this version reads"
+                )));
+            }
+            None => return Err(wrong("it has no format".to_owned())),
+        }
+        serde_json::from_value(value).map_err(|error| wrong(error.to_string()))
+    }
+}

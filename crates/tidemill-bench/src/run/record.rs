@@ -1,0 +1,242 @@
+//! Samples to figures: for the whole run, for each operation, for each interval.
+
+use serde::{Deserialize, Serialize};
+
+use crate::histogram::{COARSE_BITS, Histogram};
+use crate::run::client::{Kind, Sample};
+
+/// A run has at most this many intervals; a longer one has wider ones.
+const INTERVALS_MAX: usize = 600;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// What one operation did, or all of them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Ended well.
+    pub processed: u64,
+    /// Of these, those whose response took longer than the limit.
+    pub late: u64,
+    /// Not begun, because they were over the limit before.
+    pub skipped: u64,
+    /// Lost against others, as pgbench counts: serialization failures and deadlocks.
+    pub failed: u64,
+    /// Due before the end of the run, and not begun by then.
+    pub backlog: u64,
+    /// From the intended start to the end.
+    pub response: Histogram,
+    /// From the send to the end.
+    pub service: Histogram,
+    /// From the intended start to the send.
+    pub lag: Histogram,
+}
+
+/// What happened in one stretch of time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// Ended in it.
+    pub processed: u64,
+    /// Of those that were due in it.
+    pub late: u64,
+    pub skipped: u64,
+    pub failed: u64,
+    /// Responses of those that were due in it.
+    pub response: Histogram,
+}
+
+impl Default for Interval {
+    fn default() -> Self {
+        Self { processed: 0, late: 0, skipped: 0, failed: 0, response: Histogram::new(COARSE_BITS) }
+    }
+}
+
+/// All that was recorded after the warm-up.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    pub interval_ns: u64,
+    pub intervals: Vec<Interval>,
+    pub operations: Vec<Tally>,
+    /// How late clients woke up that had nothing else to do: the generator's own delay.
+    pub oversleep: Histogram,
+    /// The last end, since the start of the run.
+    pub last_end_ns: u64,
+}
+
+/// Sorts samples in.
+pub(crate) struct Recorder {
+    record: Record,
+    warmup_ns: u64,
+    limit_ns: u64,
+}
+
+impl Tally {
+    pub fn merge(&mut self, other: &Tally) {
+        self.processed += other.processed;
+        self.late += other.late;
+        self.skipped += other.skipped;
+        self.failed += other.failed;
+        self.backlog += other.backlog;
+        self.response.merge(&other.response);
+        self.service.merge(&other.service);
+        self.lag.merge(&other.lag);
+    }
+
+    /// All that were due and taken by a client.
+    pub fn asked(&self) -> u64 {
+        self.processed + self.skipped + self.failed
+    }
+}
+
+impl Interval {
+    pub fn merge(&mut self, other: &Interval) {
+        self.processed += other.processed;
+        self.late += other.late;
+        self.skipped += other.skipped;
+        self.failed += other.failed;
+        self.response.merge(&other.response);
+    }
+}
+
+impl Record {
+    pub fn total(&self) -> Tally {
+        let mut total = Tally::default();
+        self.operations.iter().for_each(|tally| total.merge(tally));
+        total
+    }
+}
+
+impl Recorder {
+    pub fn new(operations: usize, warmup_ns: u64, limit_ns: Option<u64>) -> Self {
+        let record = Record {
+            interval_ns: SECOND_NS,
+            intervals: Vec::new(),
+            operations: vec![Tally::default(); operations],
+            oversleep: Histogram::default(),
+            last_end_ns: warmup_ns,
+        };
+        Self { record, warmup_ns, limit_ns: limit_ns.unwrap_or(u64::MAX) }
+    }
+
+    /// The samples of the warm-up go by.
+    pub fn add(&mut self, sample: &Sample) {
+        if sample.due_ns < self.warmup_ns {
+            return;
+        }
+        let response = sample.end_ns - sample.due_ns;
+        let is_late = response > self.limit_ns;
+        let due_in = self.interval(sample.due_ns);
+        // A workload that names an operation it does not have is a bug; its samples count as the last one's.
+        let last = self.record.operations.len().saturating_sub(1);
+        let Some(tally) = self.record.operations.get_mut((sample.operation as usize).min(last)) else {
+            return;
+        };
+        let interval = &mut self.record.intervals[due_in];
+        match sample.kind {
+            Kind::Skipped => {
+                tally.skipped += 1;
+                interval.skipped += 1;
+                return;
+            }
+            Kind::Failed => {
+                tally.failed += 1;
+                interval.failed += 1;
+                self.record.last_end_ns = self.record.last_end_ns.max(sample.end_ns);
+                return;
+            }
+            Kind::Backlog => {
+                tally.backlog += 1;
+                return;
+            }
+            Kind::Done => {}
+        }
+        tally.processed += 1;
+        tally.late += u64::from(is_late);
+        tally.response.record(response);
+        tally.service.record(sample.end_ns - sample.begin_ns);
+        tally.lag.record(sample.begin_ns - sample.due_ns);
+        interval.late += u64::from(is_late);
+        interval.response.record(response);
+        if sample.was_idle {
+            self.record.oversleep.record(sample.begin_ns - sample.due_ns);
+        }
+        self.record.last_end_ns = self.record.last_end_ns.max(sample.end_ns);
+        let ended_in = self.interval(sample.end_ns);
+        self.record.intervals[ended_in].processed += 1;
+    }
+
+    /// The interval of a time; makes it, and halves their number when there are too many.
+    fn interval(&mut self, at_ns: u64) -> usize {
+        let since = at_ns - self.warmup_ns;
+        while since / self.record.interval_ns >= INTERVALS_MAX as u64 {
+            self.widen();
+        }
+        let index = (since / self.record.interval_ns) as usize;
+        if index >= self.record.intervals.len() {
+            self.record.intervals.resize_with(index + 1, Interval::default);
+        }
+        index
+    }
+
+    fn widen(&mut self) {
+        self.record.interval_ns *= 2;
+        let narrow = std::mem::take(&mut self.record.intervals);
+        self.record.intervals = narrow
+            .chunks(2)
+            .map(|pair| {
+                let mut wide = pair[0].clone();
+                pair[1..].iter().for_each(|other| wide.merge(other));
+                wide
+            })
+            .collect();
+    }
+
+    pub fn so_far(&self) -> &Record {
+        &self.record
+    }
+
+    pub fn finish(self) -> Record {
+        self.record
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(due_ms: u64, begin_ms: u64, end_ms: u64) -> Sample {
+        let ns = |ms| ms * 1_000_000;
+        Sample {
+            operation: 0,
+            kind: Kind::Done,
+            was_idle: begin_ms == due_ms,
+            due_ns: ns(due_ms),
+            begin_ns: ns(begin_ms),
+            end_ns: ns(end_ms),
+        }
+    }
+
+    #[test]
+    fn the_warmup_is_left_out_and_late_counts_from_the_intended_start() {
+        let mut recorder = Recorder::new(1, 1_000_000_000, Some(50_000_000));
+        recorder.add(&sample(999, 999, 5000));
+        recorder.add(&sample(1000, 1000, 1050));
+        recorder.add(&sample(1000, 1040, 1051));
+        recorder.add(&Sample { kind: Kind::Skipped, ..sample(1500, 1600, 1600) });
+        let record = recorder.finish();
+        let total = record.total();
+        assert_eq!((total.processed, total.late, total.skipped, total.asked()), (2, 1, 1, 3));
+        assert_eq!(total.response.max(), 51_000_000);
+        assert_eq!(total.service.min(), 11_000_000);
+        assert_eq!(total.lag.max(), 40_000_000);
+    }
+
+    #[test]
+    fn a_long_run_has_wider_intervals_and_loses_nothing() {
+        let mut recorder = Recorder::new(1, 0, None);
+        for second in 0..2000 {
+            recorder.add(&sample(second * 1000, second * 1000, second * 1000 + 1));
+        }
+        let record = recorder.finish();
+        assert_eq!((record.interval_ns, record.intervals.len()), (4 * SECOND_NS, 500));
+        assert!(record.intervals.iter().all(|i| i.processed == 4 && i.response.count() == 4));
+    }
+}

@@ -1,0 +1,380 @@
+//! Clients that run scripts.
+
+use std::process::Command as Process;
+use std::time::Instant;
+
+use super::evaluate::Scope;
+use super::expression::Expression;
+use super::parse::{Action, Argument, Fetch};
+use super::value::{Value, Variables};
+use super::{Script, Step};
+use crate::error::{Error, Result};
+use crate::random::Random;
+use crate::run::{Client, Part, Seat, Workload};
+use crate::target::{Connection, Dialect, Rows, Statement, Target, Value as Bound};
+
+/// How SQL is sent: pgbench's `-M`.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// As text, variables put in.
+    #[default]
+    Simple,
+    /// Parsed, bound and executed each time.
+    Extended,
+    /// Prepared once by each client.
+    Prepared,
+}
+
+/// Some scripts as a workload.
+pub struct Scripts {
+    pub scripts: Vec<Script>,
+    pub target: Target,
+    pub mode: Mode,
+    /// Set in each client before it starts.
+    pub variables: Variables,
+}
+
+impl Workload for Scripts {
+    fn operations(&self) -> Vec<String> {
+        self.scripts.iter().map(|script| script.name.clone()).collect()
+    }
+
+    fn can_idle(&self) -> bool {
+        self.scripts.iter().all(Script::can_idle)
+    }
+
+    fn client(&self, seat: &Seat) -> Result<Box<dyn Client + '_>> {
+        if self.scripts.iter().all(|script| script.weight == 0) {
+            return Err(Error::usage("the weights of all scripts are 0"));
+        }
+        // In the order in which pgbench draws the seeds of its clients and of hash functions.
+        let mut seeds = Random::new(seat.seed);
+        let drawn: Vec<u64> = (0..=seat.clients + 1).map(|_| seeds.bits()).collect();
+        let mut variables = self.variables.clone();
+        let mut built_in = |name: &str, value: i64| {
+            if variables.text(name).is_none() {
+                variables.set(name, Value::Int(value));
+            }
+        };
+        built_in("scale", 1);
+        built_in("client_id", seat.index as i64);
+        built_in("random_seed", seat.seed as i64);
+        built_in("default_seed", drawn[seat.clients] as i64);
+        let connection = self.target.connect()?;
+        Ok(Box::new(ScriptClient {
+            workload: self,
+            connection,
+            variables,
+            random: Random::new(drawn[seat.index]),
+            choice: Random::part(drawn[seat.clients + 1], seat.index as u64),
+            chosen: 0,
+            prepared: self.scripts.iter().map(|script| vec![None; script.steps.len()]).collect(),
+            times: self.scripts.iter().map(|script| vec![(0, 0); script.steps.len()]).collect(),
+            sql: String::new(),
+            rows: Rows::default(),
+            is_in_pipeline: false,
+        }))
+    }
+}
+
+struct ScriptClient<'a> {
+    workload: &'a Scripts,
+    connection: Box<dyn Connection>,
+    variables: Variables,
+    random: Random,
+    /// Of the script; apart from `random`, so that weights do not change what expressions draw.
+    choice: Random,
+    chosen: usize,
+    prepared: Vec<Vec<Option<Statement>>>,
+    /// Of each step: how often, and nanoseconds in all.
+    times: Vec<Vec<(u64, u64)>>,
+    sql: String,
+    rows: Rows,
+    is_in_pipeline: bool,
+}
+
+impl Client for ScriptClient<'_> {
+    fn next(&mut self) -> Result<usize> {
+        let scripts = &self.workload.scripts;
+        if scripts.len() > 1 {
+            let total: u64 = scripts.iter().map(|script| script.weight).sum();
+            let mut drawn = self.choice.below(total);
+            self.chosen = 0;
+            while drawn >= scripts[self.chosen].weight {
+                drawn -= scripts[self.chosen].weight;
+                self.chosen += 1;
+            }
+        }
+        Ok(self.chosen)
+    }
+
+    fn perform(&mut self) -> Result<()> {
+        let script = &self.workload.scripts[self.chosen];
+        // For each \if that is open: is this branch done, and has one of them been?
+        let mut conditions: Vec<Branch> = Vec::new();
+        for (index, step) in script.steps.iter().enumerate() {
+            if self.branch(&mut conditions, step, index)? || conditions.iter().any(|branch| !branch.is_on) {
+                continue;
+            }
+            let begin = Instant::now();
+            let done = self.step(step, index);
+            let (count, nanoseconds) = &mut self.times[self.chosen][index];
+            *count += 1;
+            *nanoseconds += begin.elapsed().as_nanos() as u64;
+            if let Err(error) = done {
+                self.recover(&error)?;
+                return Err(error);
+            }
+        }
+        match self.is_in_pipeline {
+            true => Err(self.wrong(&script.name, 0, "end of script reached with pipeline open")),
+            false => Ok(()),
+        }
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        let mut parts = Vec::new();
+        for (operation, script) in self.workload.scripts.iter().enumerate() {
+            for (step, (count, nanoseconds)) in script.steps.iter().zip(&self.times[operation]) {
+                let text = step.command.text.clone();
+                parts.push(Part { operation, text, count: *count, total_ns: *nanoseconds });
+            }
+        }
+        parts
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Branch {
+    is_on: bool,
+    was_on: bool,
+}
+
+impl ScriptClient<'_> {
+    /// True if the step was a condition.
+    fn branch(&mut self, open: &mut Vec<Branch>, step: &Step, index: usize) -> Result<bool> {
+        let is_outer_on = |open: &[Branch]| open.iter().rev().skip(1).all(|branch| branch.is_on);
+        match &step.command.action {
+            Action::If(condition) => {
+                let is_on = open.iter().all(|branch| branch.is_on) && self.is_true(condition, step, index)?;
+                open.push(Branch { is_on, was_on: is_on });
+            }
+            Action::Elif(condition) => {
+                let last = *open.last().expect("conditions were checked when the script was read");
+                let is_on = !last.was_on && is_outer_on(open) && self.is_true(condition, step, index)?;
+                open.pop();
+                open.push(Branch { is_on, was_on: last.was_on || is_on });
+            }
+            Action::Else => {
+                let last = open.pop().expect("conditions were checked when the script was read");
+                open.push(Branch { is_on: !last.was_on, was_on: true });
+            }
+            Action::EndIf => drop(open.pop()),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn is_true(&mut self, condition: &Expression, step: &Step, index: usize) -> Result<bool> {
+        Ok(self.evaluate(condition, step, index)?.is_true())
+    }
+
+    fn evaluate(&mut self, expression: &Expression, step: &Step, index: usize) -> Result<Value> {
+        let place = (self.chosen, index + 1);
+        let value =
+            Scope { variables: &self.variables, random: &mut self.random, place }.evaluate(expression);
+        value.map_err(|message| {
+            self.wrong(&self.workload.scripts[self.chosen].name, step.command.line, &message)
+        })
+    }
+
+    fn wrong(&self, script: &str, line: usize, message: &str) -> Error {
+        match line {
+            0 => Error::usage(format!("{script}: {message}")),
+            line => Error::usage(format!("{script}:{line}: {message}")),
+        }
+    }
+
+    fn step(&mut self, step: &Step, index: usize) -> Result<()> {
+        match &step.command.action {
+            Action::Sql(sql) => self.sql(step, index, &sql.fetch),
+            Action::Set(name, expression) => {
+                let value = self.evaluate(expression, step, index)?;
+                self.variables.set(name, value);
+                Ok(())
+            }
+            Action::Sleep(amount, unit) => {
+                let text = self.word(amount, step)?;
+                // As C's atoi has it: what is no number is 0.
+                let times = text.trim().parse::<u32>().unwrap_or(0);
+                std::thread::sleep(*unit * times);
+                Ok(())
+            }
+            Action::Shell(variable, words) => self.shell(variable.as_deref(), words, step),
+            Action::StartPipeline => {
+                if self.workload.mode == Mode::Simple {
+                    return Err(
+                        self.in_script(step, "cannot use pipeline mode with the simple query protocol")
+                    );
+                }
+                if self.is_in_pipeline {
+                    return Err(self.in_script(step, "already in pipeline mode"));
+                }
+                self.prepare_all()?;
+                self.connection.pipeline_start()?;
+                self.is_in_pipeline = true;
+                Ok(())
+            }
+            Action::EndPipeline => {
+                if !std::mem::take(&mut self.is_in_pipeline) {
+                    return Err(self.in_script(step, "not in pipeline mode"));
+                }
+                self.connection.pipeline_end().map(drop)
+            }
+            Action::If(_) | Action::Elif(_) | Action::Else | Action::EndIf => Ok(()),
+        }
+    }
+
+    fn in_script(&self, step: &Step, message: &str) -> Error {
+        self.wrong(&self.workload.scripts[self.chosen].name, step.command.line, message)
+    }
+
+    fn sql(&mut self, step: &Step, index: usize, fetch: &Fetch) -> Result<()> {
+        let is_fetched = *fetch != Fetch::Drop;
+        if is_fetched && self.is_in_pipeline {
+            return Err(self.in_script(step, "\\gset and \\aset are not allowed in pipeline mode"));
+        }
+        let query = step.query.as_ref().expect("an SQL command has its query");
+        if self.workload.mode == Mode::Simple {
+            query.filled(&self.variables, &mut self.sql);
+            match is_fetched {
+                true => self.connection.query(&self.sql, &mut self.rows)?,
+                false => self.connection.execute(&self.sql)?,
+            };
+        } else {
+            let texts: Vec<Option<String>> = query.names().iter().map(|name| self.parameter(name)).collect();
+            let dialect = self.workload.target.dialect();
+            let values: Vec<Bound<'_>> = texts.iter().map(|text| bound(dialect, text.as_deref())).collect();
+            let rows = is_fetched.then_some(&mut self.rows);
+            match self.workload.mode {
+                Mode::Prepared => {
+                    let statement = match self.prepared[self.chosen][index] {
+                        Some(statement) => statement,
+                        None => self.connection.prepare(&query.with_parameters(dialect))?,
+                    };
+                    self.prepared[self.chosen][index] = Some(statement);
+                    self.connection.run(statement, &values, rows)?;
+                }
+                _ => drop(self.connection.run_once(&query.with_parameters(dialect), &values, rows)?),
+            }
+        }
+        self.fetch(step, fetch)
+    }
+
+    /// NULL for a variable that is not there, or is null.
+    fn parameter(&self, name: &str) -> Option<String> {
+        match self.variables.value(name) {
+            Ok(Value::Null) => None,
+            _ => self.variables.text(name),
+        }
+    }
+
+    /// Nothing can be prepared within a pipeline.
+    fn prepare_all(&mut self) -> Result<()> {
+        if self.workload.mode != Mode::Prepared {
+            return Ok(());
+        }
+        let dialect = self.workload.target.dialect();
+        for (index, step) in self.workload.scripts[self.chosen].steps.iter().enumerate() {
+            let Some(query) = &step.query else { continue };
+            if self.prepared[self.chosen][index].is_none() {
+                let statement = self.connection.prepare(&query.with_parameters(dialect))?;
+                self.prepared[self.chosen][index] = Some(statement);
+            }
+        }
+        Ok(())
+    }
+
+    fn fetch(&mut self, step: &Step, fetch: &Fetch) -> Result<()> {
+        let rows = self.rows.len();
+        let (prefix, row) = match fetch {
+            Fetch::Drop => return Ok(()),
+            Fetch::One(_) if rows != 1 => {
+                return Err(self.in_script(step, &format!("\\gset: expected one row, got {rows}")));
+            }
+            Fetch::One(prefix) => (prefix, 0),
+            Fetch::Last(_) if rows == 0 => return Ok(()),
+            Fetch::Last(prefix) => (prefix, rows - 1),
+        };
+        for column in 0..self.rows.columns() {
+            let name = format!("{prefix}{}", self.rows.name(column).unwrap_or_default());
+            match self.rows.text(row, column) {
+                Some(text) => self.variables.set_text(&name, &text),
+                None => self.variables.set(&name, Value::Null),
+            }
+        }
+        Ok(())
+    }
+
+    fn word(&self, argument: &Argument, step: &Step) -> Result<String> {
+        match argument {
+            Argument::Text(text) => Ok(text.clone()),
+            Argument::Variable(name) => {
+                let value = self.variables.text(name);
+                value.ok_or_else(|| self.in_script(step, &format!("undefined variable \"{name}\"")))
+            }
+        }
+    }
+
+    fn shell(&mut self, variable: Option<&str>, words: &[Argument], step: &Step) -> Result<()> {
+        let words: Vec<String> = words.iter().map(|word| self.word(word, step)).collect::<Result<_>>()?;
+        let line = words.join(" ");
+        let failed = |cause: String| self.in_script(step, &format!("could not run \"{line}\": {cause}"));
+        let mut process = Process::new("sh");
+        process.args(["-c", &line]);
+        let Some(variable) = variable else {
+            let status = process.status().map_err(|e| failed(e.to_string()))?;
+            return if status.success() { Ok(()) } else { Err(failed(status.to_string())) };
+        };
+        let output = process.output().map_err(|e| failed(e.to_string()))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let number: i64 = text
+            .trim()
+            .parse()
+            .map_err(|_| failed(format!("the output is no integer: \"{}\"", text.trim())))?;
+        self.variables.set(variable, Value::Int(number));
+        Ok(())
+    }
+
+    /// After an error that others had a part in, the connection is made ready for the next script.
+    fn recover(&mut self, error: &Error) -> Result<()> {
+        if !error.is_retryable() {
+            return Ok(());
+        }
+        if std::mem::take(&mut self.is_in_pipeline) {
+            // The pipeline ends with the error that is known already.
+            let _ = self.connection.pipeline_end();
+        }
+        match self.connection.execute("rollback") {
+            Err(lost @ Error::Lost(_)) => Err(lost),
+            // There may have been no transaction.
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Databases with types of values want numbers as numbers.
+fn bound(dialect: Dialect, text: Option<&str>) -> Bound<'_> {
+    match text {
+        None => Bound::Null,
+        Some(text) if dialect == Dialect::Postgres => Bound::Text(text),
+        Some(text) => match (text.parse(), text.parse()) {
+            (Ok(int), _) => Bound::Int(int),
+            (_, Ok(float)) => Bound::Float(float),
+            _ => Bound::Text(text),
+        },
+    }
+}

@@ -1,0 +1,162 @@
+//! Suites: what can be prepared, run and validated by name.
+
+mod federation;
+mod folder;
+mod reporting;
+mod streams;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+pub use folder::Folder;
+
+use crate::error::{Error, Result};
+use crate::figure::nearest;
+use crate::run::{Outcome, Workload};
+use crate::script::Mode;
+use crate::target::Target;
+
+/// A load with its data.
+pub trait Suite: Send + Sync {
+    fn name(&self) -> &str;
+    /// One line for `list`.
+    fn summary(&self) -> &str;
+    fn parameters(&self) -> &[Parameter];
+    /// How it is run when the command line says nothing.
+    fn defaults(&self) -> Defaults {
+        Defaults::default()
+    }
+    /// Makes the tables and fills them.
+    fn prepare(&self, context: &Context) -> Result<()>;
+    fn workload(&self, context: &Context) -> Result<Box<dyn Workload>>;
+    /// Are the answers right? Asked before a run with `is_after` false, and after it with true.
+    fn validate(&self, context: &Context, is_after: bool) -> Result<Vec<Check>>;
+    /// Figures of the suite's own after a run, for its report.
+    fn figures(&self, _context: &Context, _outcome: &Outcome) -> Result<BTreeMap<String, f64>> {
+        Ok(BTreeMap::new())
+    }
+}
+
+/// A parameter of a suite: `-p name=value`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parameter {
+    pub name: String,
+    pub default: String,
+    pub help: String,
+}
+
+impl Parameter {
+    pub fn new(name: &str, default: impl ToString, help: &str) -> Self {
+        Self { name: name.to_owned(), default: default.to_string(), help: help.to_owned() }
+    }
+}
+
+/// What a suite suggests; texts are as on the command line.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Defaults {
+    pub clients: Option<usize>,
+    /// A number, or a text such as "1/client".
+    pub rate: Option<toml::Value>,
+    pub limit: Option<String>,
+    pub time: Option<String>,
+    pub warmup: Option<String>,
+    pub mode: Option<Mode>,
+}
+
+/// What a suite is given.
+#[derive(Clone)]
+pub struct Context {
+    pub target: Target,
+    pub parameters: BTreeMap<String, String>,
+    pub seed: u64,
+    /// Clients or loader threads.
+    pub clients: usize,
+    /// How scripts are sent, where a suite has scripts.
+    pub mode: Mode,
+}
+
+/// One question about the answers, and what came of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    pub name: String,
+    pub passed: bool,
+    pub detail: String,
+}
+
+impl Check {
+    pub fn equal(name: &str, found: impl ToString, wanted: impl ToString) -> Check {
+        let (found, wanted) = (found.to_string(), wanted.to_string());
+        let passed = found == wanted;
+        let detail = if passed { found } else { format!("{found} instead of {wanted}") };
+        Check { name: name.to_owned(), passed, detail }
+    }
+}
+
+impl Context {
+    /// The defaults of the suite with what was given; an unknown name is an error with a suggestion.
+    pub fn parameters(suite: &dyn Suite, given: &[(String, String)]) -> Result<BTreeMap<String, String>> {
+        let known = suite.parameters();
+        let mut values: BTreeMap<String, String> =
+            known.iter().map(|parameter| (parameter.name.clone(), parameter.default.clone())).collect();
+        for (name, value) in given {
+            let Some(slot) = values.get_mut(name) else {
+                let near = nearest(name, known.iter().map(|parameter| parameter.name.as_str()));
+                let hint = near.map(|near| format!("; did you mean \"{near}\"?")).unwrap_or_default();
+                return Err(Error::usage(format!(
+                    "suite {} has no parameter \"{name}\"{hint}",
+                    suite.name()
+                )));
+            };
+            slot.clone_from(value);
+        }
+        Ok(values)
+    }
+
+    /// The value of a parameter that the suite declares.
+    pub fn text(&self, name: &str) -> Result<&str> {
+        let value = self.parameters.get(name);
+        value.map(String::as_str).ok_or_else(|| Error::usage(format!("parameter \"{name}\" has no value")))
+    }
+
+    pub fn number<T: std::str::FromStr>(&self, name: &str) -> Result<T> {
+        let text = self.text(name)?;
+        let number = text.replace('_', "").parse();
+        number.map_err(|_| Error::usage(format!("parameter \"{name}\" is no such number: \"{text}\"")))
+    }
+}
+
+/// All suites that are built in.
+pub fn all() -> Vec<Box<dyn Suite>> {
+    vec![
+        Box::new(reporting::Reporting::default()),
+        Box::new(streams::Streams::default()),
+        Box::new(federation::Federation::default()),
+        Box::new(crate::linkbench::LinkBench::default()),
+    ]
+}
+
+/// A suite by its name, or by the folder that it is in.
+pub fn find(name: &str) -> Result<Box<dyn Suite>> {
+    let path = Path::new(name);
+    if path.is_dir() {
+        return Ok(Box::new(Folder::read(path)?));
+    }
+    let all = all();
+    let near = nearest(name, all.iter().map(|suite| suite.name())).map(str::to_owned);
+    all.into_iter().find(|suite| suite.name() == name).ok_or_else(|| {
+        let hint = near.map(|near| format!("; did you mean \"{near}\"?")).unwrap_or_default();
+        Error::usage(format!(
+            "there is no suite, folder or script \"{name}\"{hint} (`tidemill bench list` shows the suites)"
+        ))
+    })
+}
+
+/// A parameter that is one of some words.
+fn one_of<'a>(name: &str, value: &str, known: &[&'a str]) -> Result<&'a str> {
+    known.iter().find(|word| **word == value).copied().ok_or_else(|| {
+        Error::usage(format!("parameter \"{name}\" is one of {}, not \"{value}\"", known.join(", ")))
+    })
+}

@@ -1,0 +1,208 @@
+//! Suites that are folders: `suite.toml` beside SQL and script files, no Rust.
+//!
+//! ```toml
+//! name = "orders"                     # the folder's name, when left out
+//! summary = "order entry"
+//! prepare = ["schema.sql"]            # :parameters are put in
+//!
+//! [parameters.scale]
+//! default = 1
+//! help = "thousands of customers"
+//!
+//! [[script]]                          # pgbench scripts
+//! file = "new_order.sql"
+//! weight = 10
+//!
+//! [[check]]
+//! name = "customers"
+//! sql = "select count(*) from customers"
+//! equals = ":scale * 1000"            # an expression as in \set, or text
+//! when = "before"                     # before or after a run; both, when left out
+//!
+//! [defaults]                          # what the command line says wins
+//! clients = 4
+//! rate = 100
+//! limit = "50ms"
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::error::{Error, Result};
+use crate::figure::nearest;
+use crate::run::Workload;
+use crate::script::{Script, Scripts, Variables, evaluate_text, fill};
+use crate::suite::{Check, Context, Defaults, Parameter, Suite};
+
+pub struct Folder {
+    name: String,
+    folder: PathBuf,
+    file: File,
+    parameters: Vec<Parameter>,
+    scripts: Vec<Script>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    name: Option<String>,
+    #[serde(default)]
+    summary: String,
+    #[serde(default)]
+    prepare: Vec<String>,
+    #[serde(default)]
+    parameters: BTreeMap<String, ParameterEntry>,
+    #[serde(default)]
+    script: Vec<ScriptEntry>,
+    #[serde(default)]
+    check: Vec<CheckEntry>,
+    #[serde(default)]
+    defaults: Defaults,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ParameterEntry {
+    default: toml::Value,
+    #[serde(default)]
+    help: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ScriptEntry {
+    file: String,
+    name: Option<String>,
+    #[serde(default = "one")]
+    weight: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CheckEntry {
+    name: String,
+    sql: String,
+    equals: String,
+    when: Option<When>,
+}
+
+#[derive(Deserialize, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum When {
+    Before,
+    After,
+}
+
+fn one() -> u64 {
+    1
+}
+
+impl Folder {
+    pub fn read(folder: &Path) -> Result<Folder> {
+        let path = folder.join("suite.toml");
+        let text = std::fs::read_to_string(&path).map_err(|error| Error::file(&path, error))?;
+        let file: File = toml::from_str(&text).map_err(|error| Error::usage(explained(&path, &error)))?;
+        if file.script.is_empty() {
+            return Err(Error::usage(format!("{}: there is no [[script]] in it", path.display())));
+        }
+        let read = |entry: &ScriptEntry| {
+            let path = folder.join(&entry.file);
+            let text = std::fs::read_to_string(&path).map_err(|error| Error::file(&path, error))?;
+            let script = Script::parse(&path.display().to_string(), &text, entry.weight)?;
+            Ok(script.named(entry.name.as_ref().unwrap_or(&entry.file)))
+        };
+        let scripts = file.script.iter().map(read).collect::<Result<Vec<_>>>()?;
+        let parameter = |(name, entry): (&String, &ParameterEntry)| {
+            let default = entry.default.as_str().map_or_else(|| entry.default.to_string(), str::to_owned);
+            Parameter { name: name.clone(), default, help: entry.help.clone() }
+        };
+        let parameters = file.parameters.iter().map(parameter).collect();
+        let base = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+        let own_name = base.file_name().map(|name| name.to_string_lossy().into_owned());
+        let name = file.name.clone().or(own_name).unwrap_or_else(|| "suite".to_owned());
+        Ok(Folder { name, folder: folder.to_owned(), file, parameters, scripts })
+    }
+
+    fn variables(context: &Context) -> Variables {
+        let mut variables = Variables::default();
+        for (name, value) in &context.parameters {
+            variables.set_text(name, value);
+        }
+        variables
+    }
+}
+
+/// TOML's own message tells the position; a key that is nearly right is named.
+fn explained(path: &Path, error: &toml::de::Error) -> String {
+    let message = error.message();
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let near = match (message.starts_with("unknown field"), quoted.next()) {
+        (true, Some(unknown)) => nearest(unknown, quoted),
+        _ => None,
+    };
+    let hint = near.map(|near| format!("\ndid you mean \"{near}\"?")).unwrap_or_default();
+    format!("{}: {}{hint}", path.display(), error.to_string().trim_end())
+}
+
+impl Suite for Folder {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn summary(&self) -> &str {
+        &self.file.summary
+    }
+
+    fn parameters(&self) -> &[Parameter] {
+        &self.parameters
+    }
+
+    fn defaults(&self) -> Defaults {
+        self.file.defaults.clone()
+    }
+
+    fn prepare(&self, context: &Context) -> Result<()> {
+        let mut connection = context.target.connect()?;
+        for file in &self.file.prepare {
+            let path = self.folder.join(file);
+            let text = std::fs::read_to_string(&path).map_err(|error| Error::file(&path, error))?;
+            connection.execute(&fill(&text, &Self::variables(context)))?;
+        }
+        Ok(())
+    }
+
+    fn workload(&self, context: &Context) -> Result<Box<dyn Workload>> {
+        Ok(Box::new(Scripts {
+            scripts: self.scripts.clone(),
+            target: context.target.clone(),
+            mode: context.mode,
+            variables: Self::variables(context),
+        }))
+    }
+
+    fn validate(&self, context: &Context, is_after: bool) -> Result<Vec<Check>> {
+        let mut connection = context.target.connect()?;
+        let variables = Self::variables(context);
+        let now = if is_after { When::After } else { When::Before };
+        let mut checks = Vec::new();
+        for check in
+            self.file.check.iter().filter(|check| check.when.as_ref().is_none_or(|when| *when == now))
+        {
+            let found =
+                connection.query_value(&fill(&check.sql, &variables))?.unwrap_or_else(|| "NULL".to_owned());
+            let wanted = match evaluate_text(&check.equals, &variables) {
+                Ok(value) => value.text(),
+                Err(_) => check.equals.clone(),
+            };
+            let is_same_number = matches!(
+                (found.parse::<f64>(), wanted.parse::<f64>()),
+                (Ok(found), Ok(wanted)) if found == wanted
+            );
+            let found = if is_same_number { wanted.clone() } else { found };
+            checks.push(Check::equal(&check.name, found, wanted));
+        }
+        Ok(checks)
+    }
+}

@@ -1,0 +1,279 @@
+//! Reporting queries with a rate and a latency limit, after rustprooflabs' pgbench-tests: how many users at one query a
+//! second each does this machine carry?
+
+use crate::error::{Error, Result};
+use crate::random::Random;
+use crate::run::Workload;
+use crate::script::{Script, Scripts, Variables};
+use crate::suite::{Check, Context, Defaults, Parameter, Suite};
+use crate::target::{Connection, Dialect, Rows, Value};
+
+const SCRIPTS: [(&str, &str); 3] = [
+    ("reporting1", include_str!("reporting/1.sql")),
+    ("reporting2", include_str!("reporting/2.sql")),
+    ("reporting3", include_str!("reporting/3.sql")),
+];
+
+const TABLES: &str = "
+    CREATE TABLE pgbench_lookup1 (id bigint NOT NULL, data text, CONSTRAINT pk_pgbench_lookup1 PRIMARY KEY (id));
+    CREATE TABLE pgbench_lookup2 (id bigint NOT NULL, data text, CONSTRAINT pk_pgbench_lookup2 PRIMARY KEY (id));
+    CREATE TABLE pgbench_reporting (id bigint NOT NULL, d1 text, fk1 bigint NOT NULL, fk2 bigint NOT NULL,
+        v1 numeric(8,4), v2 int, d2 text, CONSTRAINT pk_pgbench_reporting PRIMARY KEY (id)";
+const FOREIGN_KEYS: &str = ",
+        CONSTRAINT fk_pgbench_reporting_fk1 FOREIGN KEY (fk1) REFERENCES pgbench_lookup1 (id),
+        CONSTRAINT fk_pgbench_reporting_fk2 FOREIGN KEY (fk2) REFERENCES pgbench_lookup2 (id)";
+const INDEXES: &str = "
+    CREATE INDEX ix_pgbench_reporting_fk1 ON pgbench_reporting (fk1);
+    CREATE INDEX ix_pgbench_reporting_fk2 ON pgbench_reporting (fk2);";
+const VIEW: &str = "
+    CREATE VIEW pgbench_view AS
+      SELECT r.id, r.d1, r.fk1, l1.data AS fk1data, r.fk2, l2.data AS fk2data, r.v1, r.v2, r.d2
+      FROM pgbench_reporting r
+      INNER JOIN pgbench_lookup1 l1 ON r.fk1 = l1.id
+      INNER JOIN pgbench_lookup2 l2 ON r.fk2 = l2.id;";
+
+/// Values of v1 are whole numbers of this part.
+const V1_PARTS: f64 = 10_000.0;
+
+pub struct Reporting {
+    parameters: Vec<Parameter>,
+}
+
+impl Default for Reporting {
+    fn default() -> Self {
+        Self {
+            parameters: vec![
+                Parameter::new(
+                    "scale",
+                    2,
+                    "100,000 rows each; 10 and 20 rows of the tables that are looked up",
+                ),
+                Parameter::new("keys", "yes", "foreign keys and indexes on them: yes or no"),
+            ],
+        }
+    }
+}
+
+/// A row of pgbench_reporting, as the seed has it.
+struct Row {
+    d1: usize,
+    fk1: u64,
+    fk2: u64,
+    /// In ten-thousandths.
+    v1: u64,
+    v2: u64,
+    d2: usize,
+}
+
+struct Generator {
+    random: Random,
+    lookup1: u64,
+    lookup2: u64,
+}
+
+impl Generator {
+    fn new(scale: u64, seed: u64) -> Self {
+        Self { random: Random::part(seed, 0), lookup1: 10 * scale, lookup2: 20 * scale }
+    }
+
+    fn rows(&self) -> u64 {
+        10_000 * self.lookup1
+    }
+
+    /// `least` to twice that many characters, as `round(least * (random() + 1))` has them.
+    fn length(random: &mut Random, least: f64) -> usize {
+        (least * (random.unit() + 1.0)).round() as usize
+    }
+
+    fn row(&mut self) -> Row {
+        let random = &mut self.random;
+        Row {
+            d1: Self::length(random, 25.0),
+            fk1: 1 + random.below(self.lookup1),
+            fk2: 1 + random.below(self.lookup2),
+            v1: (random.unit() * 1000.0 * V1_PARTS).round() as u64,
+            v2: (random.unit() * 10_000.0).round() as u64,
+            d2: Self::length(random, 55.0),
+        }
+    }
+}
+
+impl Suite for Reporting {
+    fn name(&self) -> &str {
+        "reporting"
+    }
+
+    fn summary(&self) -> &str {
+        "three reporting queries with a rate and a limit: late and skipped (rustprooflabs/pgbench-tests)"
+    }
+
+    fn parameters(&self) -> &[Parameter] {
+        &self.parameters
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults { rate: Some("1/client".into()), limit: Some("500ms".to_owned()), ..Defaults::default() }
+    }
+
+    fn prepare(&self, context: &Context) -> Result<()> {
+        let scale = scale(context)?;
+        let has_keys = match context.text("keys")? {
+            "yes" => true,
+            "no" => false,
+            other => return Err(Error::usage(format!("parameter \"keys\" is yes or no, not \"{other}\""))),
+        };
+        let mut connection = context.target.connect()?;
+        let drops = [
+            "DROP VIEW IF EXISTS pgbench_view",
+            "DROP TABLE IF EXISTS pgbench_reporting",
+            "DROP TABLE IF EXISTS pgbench_lookup1",
+            "DROP TABLE IF EXISTS pgbench_lookup2",
+        ];
+        for statement in drops {
+            connection.execute(statement)?;
+        }
+        connection.execute(&format!("{TABLES}{});", if has_keys { FOREIGN_KEYS } else { "" }))?;
+        load(connection.as_mut(), scale, context.seed)?;
+        if has_keys {
+            connection.execute(INDEXES)?;
+        }
+        connection.execute(VIEW)?;
+        settle(connection.as_mut(), context.target.dialect())
+    }
+
+    fn workload(&self, context: &Context) -> Result<Box<dyn Workload>> {
+        let mut variables = Variables::default();
+        variables.set_text("scale", context.text("scale")?);
+        let script = |(name, text): &(&str, &str)| Script::parse(name, text, 1);
+        Ok(Box::new(Scripts {
+            scripts: SCRIPTS.iter().map(script).collect::<Result<_>>()?,
+            target: context.target.clone(),
+            mode: context.mode,
+            variables,
+        }))
+    }
+
+    /// The first query's answer, computed here from the seed.
+    fn validate(&self, context: &Context, is_after: bool) -> Result<Vec<Check>> {
+        if is_after {
+            return Ok(Vec::new());
+        }
+        let wanted = expected(scale(context)?, context.seed);
+        let mut rows = Rows::default();
+        context.target.connect()?.query(SCRIPTS[0].1, &mut rows)?;
+        let mut right = 0;
+        for row in 0..rows.len() {
+            let group = rows.int(row, 0).and_then(|fk1| wanted.get(usize::try_from(fk1 - 1).ok()?));
+            let found = (rows.int(row, 2), rows.float(row, 3), rows.int(row, 4));
+            if let (Some(group), (Some(count), Some(average), Some(max))) = (group, found) {
+                let is_near = (average - group.sum as f64 / group.count as f64 / V1_PARTS).abs() < 1e-3;
+                right += usize::from(count == group.count as i64 && max == group.max as i64 && is_near);
+            }
+        }
+        let found = format!("{} groups, {right} of them right", rows.len());
+        let n = wanted.len();
+        Ok(vec![Check::equal("query 1 by the seed", found, format!("{n} groups, {n} of them right"))])
+    }
+}
+
+fn scale(context: &Context) -> Result<u64> {
+    let scale: u64 = context.number("scale")?;
+    match scale {
+        1..=100_000 => Ok(scale),
+        _ => Err(Error::usage(format!("parameter \"scale\" must be between 1 and 100000, not {scale}"))),
+    }
+}
+
+fn load(connection: &mut dyn Connection, scale: u64, seed: u64) -> Result<()> {
+    let mut generator = Generator::new(scale, seed);
+    let marks = "X".repeat(128);
+    for (i, (table, count)) in
+        [("pgbench_lookup1", generator.lookup1), ("pgbench_lookup2", generator.lookup2)]
+            .into_iter()
+            .enumerate()
+    {
+        let mut random = Random::part(seed, 1 + i as u64);
+        let mut load = connection.load(table, &["id", "data"])?;
+        for id in 1..=count {
+            let length = Generator::length(&mut random, 10.0);
+            load.row(&[Value::Int(id as i64), Value::Text(&marks[..length])])?;
+        }
+        load.finish()?;
+    }
+    let mut load = connection.load("pgbench_reporting", &["id", "d1", "fk1", "fk2", "v1", "v2", "d2"])?;
+    for id in 1..=generator.rows() {
+        let row = generator.row();
+        let v1 = format!("{}.{:04}", row.v1 / V1_PARTS as u64, row.v1 % V1_PARTS as u64);
+        load.row(&[
+            Value::Int(id as i64),
+            Value::Text(&marks[..row.d1]),
+            Value::Int(row.fk1 as i64),
+            Value::Int(row.fk2 as i64),
+            Value::Text(&v1),
+            Value::Int(row.v2 as i64),
+            Value::Text(&marks[..row.d2]),
+        ])?;
+    }
+    load.finish().map(drop)
+}
+
+/// Statistics for the planner. Not every server with PostgreSQL's protocol has such a thing.
+fn settle(connection: &mut dyn Connection, dialect: Dialect) -> Result<()> {
+    let statements: &[&str] = match dialect {
+        Dialect::Postgres => {
+            &["VACUUM ANALYZE pgbench_reporting", "ANALYZE pgbench_lookup1", "ANALYZE pgbench_lookup2"]
+        }
+        Dialect::MySql => &["ANALYZE TABLE pgbench_reporting, pgbench_lookup1, pgbench_lookup2"],
+        Dialect::Sqlite => &["ANALYZE"],
+        Dialect::Noop => &[],
+    };
+    for statement in statements {
+        match connection.execute(statement) {
+            Err(error) if matches!(error.code(), Some("0A000" | "42601")) => {
+                eprintln!("the server has no such statement: {statement}");
+            }
+            done => drop(done?),
+        }
+    }
+    Ok(())
+}
+
+#[derive(Clone, Default)]
+struct Group {
+    count: u64,
+    sum: u64,
+    max: u64,
+}
+
+/// By fk1 - 1.
+fn expected(scale: u64, seed: u64) -> Vec<Group> {
+    let mut generator = Generator::new(scale, seed);
+    let mut groups = vec![Group::default(); generator.lookup1 as usize];
+    for _ in 0..generator.rows() {
+        let row = generator.row();
+        let group = &mut groups[row.fk1 as usize - 1];
+        group.count += 1;
+        group.sum += row.v1;
+        group.max = group.max.max(row.v2);
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_data_are_as_the_specification_has_them() {
+        let mut generator = Generator::new(2, 1);
+        assert_eq!((generator.lookup1, generator.lookup2, generator.rows()), (20, 40, 200_000));
+        for _ in 0..10_000 {
+            let row = generator.row();
+            assert!((25..=50).contains(&row.d1) && (55..=110).contains(&row.d2));
+            assert!((1..=20).contains(&row.fk1) && (1..=40).contains(&row.fk2));
+            assert!(row.v1 <= 10_000_000 && row.v2 <= 10_000);
+        }
+        let groups = expected(2, 1);
+        assert!(groups.iter().all(|group| (9_500..10_500).contains(&group.count)));
+    }
+}

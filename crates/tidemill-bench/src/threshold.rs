@@ -1,0 +1,207 @@
+//! Conditions that a result must meet: `p99 < 50ms and skipped = 0`.
+
+use crate::error::{Error, Result};
+use crate::figure::{duration, percent};
+use crate::run::{Outcome, Tally};
+
+/// Conditions that must all be met.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Threshold(Vec<Condition>);
+
+#[derive(Debug, Clone, PartialEq)]
+struct Condition {
+    text: String,
+    /// None: of all operations.
+    operation: Option<String>,
+    measure: Measure,
+    comparison: Comparison,
+    /// Nanoseconds, percent, or a second.
+    bound: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Measure {
+    Quantile(f64),
+    Mean,
+    Max,
+    Rate,
+    Late,
+    Skipped,
+    Failed,
+    Missed,
+    Backlog,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Comparison {
+    Less,
+    LessOrEqual,
+    Equal,
+    GreaterOrEqual,
+    Greater,
+}
+
+const COMPARISONS: [(&str, Comparison); 5] = [
+    ("<=", Comparison::LessOrEqual),
+    (">=", Comparison::GreaterOrEqual),
+    ("<", Comparison::Less),
+    (">", Comparison::Greater),
+    ("=", Comparison::Equal),
+];
+
+impl Threshold {
+    pub fn parse(text: &str) -> Result<Threshold> {
+        let lower = text.to_ascii_lowercase();
+        let mut conditions = Vec::new();
+        let mut start = 0;
+        for end in lower.match_indices(" and ").map(|(at, _)| at).chain([text.len()]) {
+            conditions.push(Condition::parse(text[start..end].trim())?);
+            start = (end + " and ".len()).min(text.len());
+        }
+        Ok(Threshold(conditions))
+    }
+
+    /// The conditions that are not met, with what was found.
+    pub fn missed(&self, outcome: &Outcome) -> Result<Vec<String>> {
+        let mut missed = Vec::new();
+        for condition in &self.0 {
+            let found = condition.found(outcome)?;
+            if !condition.comparison.holds(found, condition.bound) {
+                missed.push(format!("{}: it is {}", condition.text, condition.measure.show(found)));
+            }
+        }
+        Ok(missed)
+    }
+}
+
+impl Condition {
+    fn parse(text: &str) -> Result<Condition> {
+        let wrong = |what: &str| {
+            Error::usage(format!(
+                "\"{text}\" is no condition: {what} (for example p99 < 50ms, skipped = 0, missed <= 1%, rate >= 100, or \
+                 OPERATION.p95 < 20ms; several are joined by and)"
+            ))
+        };
+        let found = COMPARISONS.iter().find_map(|(sign, c)| text.split_once(sign).map(|parts| (parts, *c)));
+        let ((left, right), comparison) = found.ok_or_else(|| wrong("there is no <, <=, =, >= or >"))?;
+        let left = left.trim();
+        let (operation, name) = match Measure::parse(left) {
+            Some(_) => (None, left),
+            None => match left.match_indices('.').find(|(at, _)| Measure::parse(&left[at + 1..]).is_some()) {
+                Some((at, _)) => (Some(left[..at].to_owned()), &left[at + 1..]),
+                None => (None, left),
+            },
+        };
+        let measure = Measure::parse(name).ok_or_else(|| wrong("that figure is not known"))?;
+        let right = right.trim();
+        let bound = match measure {
+            Measure::Quantile(_) | Measure::Mean | Measure::Max => duration(right)?.as_nanos() as f64,
+            _ => {
+                let number = right.trim_end_matches(['%', ' ']).trim_end_matches("/s");
+                number.parse().map_err(|_| wrong("the bound is no number"))?
+            }
+        };
+        Ok(Condition { text: text.to_owned(), operation, measure, comparison, bound })
+    }
+
+    fn found(&self, outcome: &Outcome) -> Result<f64> {
+        let total;
+        let tally = match &self.operation {
+            None => {
+                total = outcome.record.total();
+                &total
+            }
+            Some(name) => {
+                let index = outcome.operations.iter().position(|operation| operation == name);
+                let index = index.ok_or_else(|| Error::usage(format!("there is no operation \"{name}\"")))?;
+                &outcome.record.operations[index]
+            }
+        };
+        Ok(self.measure.of(tally, outcome.elapsed_s))
+    }
+}
+
+impl Measure {
+    fn parse(name: &str) -> Option<Measure> {
+        Some(match name {
+            "mean" => Measure::Mean,
+            "max" => Measure::Max,
+            "rate" => Measure::Rate,
+            "late" => Measure::Late,
+            "skipped" => Measure::Skipped,
+            "failed" => Measure::Failed,
+            "missed" => Measure::Missed,
+            "backlog" => Measure::Backlog,
+            name => {
+                let share: f64 = name.strip_prefix('p')?.parse().ok()?;
+                (0.0..=100.0).contains(&share).then_some(Measure::Quantile((share * 1e6).round() / 1e8))?
+            }
+        })
+    }
+
+    fn of(self, tally: &Tally, elapsed_s: f64) -> f64 {
+        // Nothing that ended well has no good response time.
+        let time = |value: f64| if tally.processed == 0 { f64::INFINITY } else { value };
+        match self {
+            Measure::Quantile(share) => time(tally.response.quantile(share) as f64),
+            Measure::Mean => time(tally.response.mean()),
+            Measure::Max => time(tally.response.max() as f64),
+            Measure::Rate if elapsed_s > 0.0 => tally.processed as f64 / elapsed_s,
+            Measure::Rate => 0.0,
+            Measure::Late => percent(tally.late, tally.processed),
+            Measure::Skipped => percent(tally.skipped, tally.asked()),
+            Measure::Failed => percent(tally.failed, tally.asked()),
+            Measure::Missed => percent(tally.late + tally.skipped, tally.asked()),
+            Measure::Backlog => percent(tally.backlog, tally.asked() + tally.backlog),
+        }
+    }
+
+    fn show(self, value: f64) -> String {
+        match self {
+            Measure::Quantile(_) | Measure::Mean | Measure::Max => format!("{} ms", crate::figure::ms(value)),
+            Measure::Rate => format!("{value:.1}/s"),
+            _ => format!("{value:.3} %"),
+        }
+    }
+}
+
+impl Comparison {
+    fn holds(self, found: f64, bound: f64) -> bool {
+        match self {
+            Comparison::Less => found < bound,
+            Comparison::LessOrEqual => found <= bound,
+            Comparison::Equal => found == bound,
+            Comparison::GreaterOrEqual => found >= bound,
+            Comparison::Greater => found > bound,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_are_read() {
+        let threshold = Threshold::parse("p99 < 50ms AND skipped = 0 and new.sql.p99.9<=1s").unwrap();
+        let all: Vec<_> = threshold.0.iter().map(|c| (c.operation.as_deref(), c.measure, c.bound)).collect();
+        assert_eq!(
+            all,
+            [
+                (None, Measure::Quantile(0.99), 5e7),
+                (None, Measure::Skipped, 0.0),
+                (Some("new.sql"), Measure::Quantile(0.999), 1e9)
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (text, what) in [("p99", "there is no <"), ("p101 < 1s", "not known"), ("late < x", "no number")]
+        {
+            let error = Threshold::parse(text).unwrap_err().to_string();
+            assert!(error.contains(what), "{error}");
+        }
+        assert!(Threshold::parse("p99 < 5").is_ok());
+    }
+}

@@ -1,0 +1,48 @@
+//! The program itself, through the launcher among the examples.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+pub struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+/// Runs in a folder, where results go.
+pub fn bench(folder: &Path, arguments: &[&str]) -> Ran {
+    finished(command(folder, arguments).output().unwrap())
+}
+
+pub fn command(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(launcher());
+    command.current_dir(folder).args(arguments).env_remove("PGPASSWORD");
+    command
+}
+
+pub fn finished(output: Output) -> Ran {
+    Ran {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+fn launcher() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let path = test.parent().unwrap().parent().unwrap().join("examples/bench");
+    assert!(path.exists(), "{} is built by `cargo test` with the examples", path.display());
+    path
+}
+
+/// A file in a folder; gives its path as text.
+pub fn write(folder: &Path, name: &str, text: &str) -> String {
+    let path = folder.join(name);
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// A result of `run --output`.
+pub fn result(path: &str) -> tidemill_bench::result::ResultFile {
+    tidemill_bench::result::ResultFile::read(Path::new(path)).unwrap()
+}

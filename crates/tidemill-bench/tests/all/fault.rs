@@ -1,0 +1,242 @@
+//! What goes wrong: bad input, servers that stall or die.
+
+use std::time::{Duration, Instant};
+
+use crate::bench::{bench, command, finished, result, write};
+use crate::postgres::Postgres;
+
+/// The stop is seen in the percentiles, because response times count from the intended starts: 10 percent of the
+/// operations were due while nothing moved.
+#[test]
+fn a_stalled_server_shows() {
+    let Some(server) = Postgres::start() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let script = write(dir.path(), "one.sql", "select 1;\n");
+    let path = dir.path().join("r.json");
+    let path = path.to_str().unwrap();
+    let arguments = [
+        "run",
+        &script,
+        "--target",
+        &server.url(),
+        "-c",
+        "4",
+        "-R",
+        "100",
+        "-T",
+        "20s",
+        "--warmup",
+        "0",
+        "-P",
+        "1",
+        "-o",
+        path,
+    ];
+    let mut child = command(dir.path(), &arguments);
+    let child =
+        child.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    wait_for_sessions(&server, 4);
+    std::thread::sleep(Duration::from_secs(3));
+    server.signal("STOP");
+    std::thread::sleep(Duration::from_secs(2));
+    server.signal("CONT");
+    let ran = finished(child.wait_with_output().unwrap());
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let total = result(path).repeats[0].record.total();
+    let ms = |share: f64| total.response.quantile(share) as f64 / 1e6;
+    assert!(ms(0.5) < 200.0, "half of all saw nothing of it: {} ms", ms(0.5));
+    assert!(ms(0.95) > 500.0, "the stop of 2 s in 20 s is in p95: {} ms", ms(0.95));
+    assert!(ms(1.0) > 1500.0, "{} ms", ms(1.0));
+    // Four operations hung; in a closed loop nobody else would have noticed.
+    assert!(total.service.quantile(0.95) < total.response.quantile(0.95));
+    assert_eq!((total.skipped, total.failed, total.backlog), (0, 0, 0));
+}
+
+fn wait_for_sessions(server: &Postgres, sessions: i64) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let target = tidemill_bench::target::Target::open(&server.url()).unwrap();
+    let mut connection = target.connect().unwrap();
+    let sql = "select count(*) from pg_stat_activity where application_name = 'tidemill bench' and pid <> pg_backend_pid()";
+    while connection.query_int(sql).unwrap() < sessions {
+        assert!(Instant::now() < deadline, "the run did not begin");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_server_that_dies_leaves_an_incomplete_result() {
+    let Some(server) = Postgres::start() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let script = write(dir.path(), "one.sql", "select 1;\n");
+    let path = dir.path().join("r.json");
+    let path = path.to_str().unwrap();
+    let arguments = [
+        "run",
+        &script,
+        "--target",
+        &server.url(),
+        "-c",
+        "2",
+        "-R",
+        "200",
+        "-T",
+        "60s",
+        "--warmup",
+        "0",
+        "-P",
+        "0",
+        "-o",
+        path,
+    ];
+    let mut child = command(dir.path(), &arguments);
+    let child =
+        child.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    wait_for_sessions(&server, 2);
+    std::thread::sleep(Duration::from_secs(2));
+    server.signal("KILL");
+    let begin = Instant::now();
+    let ran = finished(child.wait_with_output().unwrap());
+    assert!(begin.elapsed() < Duration::from_secs(50), "it ends when nobody is left");
+    assert_eq!(ran.code, 2, "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains("INCOMPLETE: clients ended early (2): connection lost"), "{}", ran.out);
+    let result = result(path);
+    assert!(result.blemish().is_some());
+    assert!(result.repeats[0].record.total().processed > 50);
+    let again = bench(dir.path(), &["report", path]);
+    assert!(again.out.contains("INCOMPLETE"), "{}", again.out);
+}
+
+#[test]
+fn ctrl_c_keeps_what_was_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = write(dir.path(), "one.sql", "select 1;\n");
+    let path = dir.path().join("r.json");
+    let path = path.to_str().unwrap();
+    let arguments = [
+        "run",
+        &script,
+        "--target",
+        "sqlite::memory:",
+        "-R",
+        "100",
+        "-T",
+        "60s",
+        "--warmup",
+        "0",
+        "-P",
+        "1",
+        "-o",
+        path,
+    ];
+    let mut child = command(dir.path(), &arguments);
+    let mut child =
+        child.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    // The first line of progress says that it runs.
+    let mut first = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stderr.as_mut().unwrap()), &mut first)
+        .unwrap();
+    assert!(first.starts_with("progress:"), "{first}");
+    std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let ran = finished(child.wait_with_output().unwrap());
+    assert_eq!(ran.code, 2, "{}", ran.out);
+    assert!(ran.out.contains("INCOMPLETE: interrupted"), "{}", ran.out);
+    assert!(result(path).repeats[0].record.total().processed > 20);
+}
+
+#[test]
+fn bad_input_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = write(dir.path(), "one.sql", "select 1;\n");
+    let wrong = write(dir.path(), "wrong.sql", "select 1;\n\\sett x 1\n");
+    let run = |more: &[&str]| bench(dir.path(), &[&["run"], more].concat());
+    for (arguments, code, message) in [
+        (
+            &[&script, "--target", "postgres://127.0.0.1:1/x", "--closed"][..],
+            2,
+            "could not connect to 127.0.0.1:1",
+        ),
+        (
+            &[&script, "--target", "postgres://no.such.host.invalid/x", "--closed"],
+            2,
+            "could not connect to no.such.host.invalid:5432",
+        ),
+        (&[&script, "--target", "oracle://x/y", "--closed"], 1, "no database is known for \"oracle:\""),
+        (&[&script, "--target", "postgres://x/y?sslmod=off", "--closed"], 1, "no option \"sslmod\""),
+        (
+            &[&script, "--target", "sqlite:/no/such/folder/x.db", "--closed"],
+            2,
+            "could not connect to sqlite:/no/such/folder/x.db",
+        ),
+        (&[&script, "--target", "noop:"], 1, "say how much is asked: --rate N"),
+        (&[&script, "--target", "noop:", "--rate=-1"], 1, "is no rate"),
+        (&[&script, "--target", "noop:", "--closed", "-T", "soon"], 1, "\"soon\" is no duration"),
+        (
+            &[&script, "--target", "noop:", "--closed", "-T", "1s", "--threshold", "p99 <"],
+            1,
+            "is no duration",
+        ),
+        (&[&wrong, "--target", "noop:", "--closed"], 1, "wrong.sql:2: invalid command \"\\sett\""),
+        (
+            &["repotring", "--target", "noop:", "--closed"],
+            1,
+            "there is no suite, folder or script \"repotring\"",
+        ),
+    ] {
+        let ran = run(arguments);
+        assert_eq!(ran.code, code, "{arguments:?}: {}{}", ran.out, ran.err);
+        assert!(ran.err.contains(message), "{arguments:?}: {}", ran.err);
+    }
+}
+
+#[test]
+fn wrong_credentials_and_missing_tables_are_told() {
+    let Some(server) = Postgres::start() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let script = write(dir.path(), "t.sql", "select * from no_such_table;\n");
+    let run =
+        |url: &str| bench(dir.path(), &["run", &script, "--target", url, "--closed", "-T", "1s", "-P", "0"]);
+    let nobody = run(&format!("postgres://nobody:x@127.0.0.1:{}/postgres", server.port));
+    assert_eq!(nobody.code, 2);
+    assert!(nobody.err.contains("role \"nobody\" does not exist"), "{}", nobody.err);
+    let missing = run(&server.url());
+    assert_eq!(missing.code, 2);
+    assert!(missing.out.contains("relation \"no_such_table\" does not exist"), "{}", missing.out);
+}
+
+/// Passwords of all kinds, right and wrong.
+#[test]
+fn passwords_are_sent_as_the_server_wants_them() {
+    let Some(server) = Postgres::start() else { return };
+    let admin = tidemill_bench::target::Target::open(&server.url()).unwrap();
+    let mut admin = admin.connect().unwrap();
+    admin
+        .execute(
+            "set password_encryption = 'md5'; create role md5er login password 'one';
+             set password_encryption = 'scram-sha-256'; create role scrammer login password 'p@ss:w/rd';
+             create role plain login password 'three';",
+        )
+        .unwrap();
+    let file = admin.query_value("show hba_file").unwrap().unwrap();
+    let rules = "host all md5er all md5\nhost all scrammer all scram-sha-256\nhost all plain all password\nhost all all all trust\n";
+    std::fs::write(file, rules).unwrap();
+    admin.query_value("select pg_reload_conf()").unwrap();
+    let url = |user: &str| format!("postgres://{user}@127.0.0.1:{}/postgres", server.port);
+    // The reload is not instant: wrong passwords are refused once it is there.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while tidemill_bench::target::Target::open(&url("plain:wrong")).unwrap().connect().is_ok() {
+        assert!(Instant::now() < deadline);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    for right in ["md5er:one", "scrammer:p%40ss%3Aw%2Frd", "plain:three"] {
+        let connected = tidemill_bench::target::Target::open(&url(right)).unwrap().connect();
+        assert!(connected.is_ok(), "{right}: {:?}", connected.err());
+    }
+    for wrong in ["md5er:x", "scrammer:x", "plain:x"] {
+        let error =
+            tidemill_bench::target::Target::open(&url(wrong)).unwrap().connect().err().unwrap().to_string();
+        assert!(error.contains("password authentication failed"), "{error}");
+    }
+    let error =
+        tidemill_bench::target::Target::open(&url("plain")).unwrap().connect().err().unwrap().to_string();
+    assert!(error.contains("asks for the password of \"plain\""), "{error}");
+}

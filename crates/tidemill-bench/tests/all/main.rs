@@ -1,0 +1,10 @@
+//! Against real databases: PostgreSQL and MariaDB where they are installed, SQLite always.
+
+mod bench;
+mod fault;
+mod linkbench;
+mod mariadb;
+mod pgbench;
+mod postgres;
+mod suite;
+mod target;

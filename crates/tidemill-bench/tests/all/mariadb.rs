@@ -1,0 +1,70 @@
+//! MariaDB, when it is installed.
+
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+pub struct MariaDb {
+    process: Child,
+    port: u16,
+    _dir: tempfile::TempDir,
+}
+
+const START_MAX: Duration = Duration::from_secs(60);
+
+impl MariaDb {
+    /// A fresh server on a free port, whose root has no password; none when there is no MariaDB here, and then says so.
+    pub fn start() -> Option<MariaDb> {
+        let (Some(server), Some(install)) = (find("mariadbd"), find("mariadb-install-db")) else {
+            println!("skipped: no MariaDB found (apt-get install mariadb-server)");
+            return None;
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let data = format!("--datadir={}", dir.path().join("data").display());
+        let is_root = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
+        let user = if is_root { vec!["--user=root"] } else { vec![] };
+        let installed = Command::new(install)
+            .args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", &data])
+            .args(&user)
+            .output()
+            .unwrap();
+        assert!(installed.status.success(), "{}", String::from_utf8_lossy(&installed.stderr));
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let process = Command::new(server)
+            .args(["--no-defaults", "--bind-address=127.0.0.1", "--innodb-flush-log-at-trx-commit=0", &data])
+            .args([format!("--port={port}"), format!("--socket={}", dir.path().join("s").display())])
+            .args(&user)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut server = MariaDb { process, port, _dir: dir };
+        let deadline = Instant::now() + START_MAX;
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert_eq!(server.process.try_wait().unwrap(), None, "MariaDB ended before it was ready");
+            assert!(Instant::now() < deadline, "MariaDB did not start in {START_MAX:?}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Some(server)
+    }
+
+    /// `user` may have a password behind a colon.
+    pub fn url(&self, user: &str) -> String {
+        format!("mysql://{user}@127.0.0.1:{}/mysql", self.port)
+    }
+}
+
+impl Drop for MariaDb {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+fn find(program: &str) -> Option<PathBuf> {
+    ["/usr/sbin", "/usr/bin", "/usr/local/bin"]
+        .iter()
+        .map(|dir| Path::new(dir).join(program))
+        .find(|path| path.exists())
+}

@@ -1,0 +1,213 @@
+//! Beside pgbench: the same scripts, seeds and rates.
+
+use crate::bench::{bench, result, write};
+use crate::postgres::Postgres;
+
+const EXPRESSIONS: &str = r"
+\set a debug(random(1, 1000000))
+\set b debug(random_gaussian(-5, 1000000, 2.5))
+\set c debug(random_exponential(1, 1000000, 3.0))
+\set d debug(random_zipfian(1, 1000000, 1.2))
+\set e debug(random_zipfian(1, 1000, 2.5) * 2.0)
+\set f debug(hash(:a))
+\set g debug(hash_fnv1a(:a, 5432))
+\set h debug(hash_murmur2(-1, 0))
+\set i debug(permute(:a, 1000))
+\set j debug(permute(7, 64, 5))
+\set k debug(~ 1 + 2)
+\set l debug(7 / 2.0)
+\set m debug(-7 % 3)
+\set n debug(pow(2, 0.5) + ln(10) + exp(1) + sqrt(2))
+\set o debug(int(-2.5))
+\set p debug(1 << 3 | 5 & 6 # 1)
+\set q debug(:default_seed)
+\set r debug(mod(7.5, 2))
+\set s debug(case when :a % 2 = 0 then greatest(1, 2.5) else least(:a, 7) end)
+\set t debug(null is null and not 1 > 2 or false)
+\set u debug(1e20 / 3)
+\set v debug(:client_id + :scale)
+\set w debug(-9223372036854775808)
+\set x debug(double(5) = 5 and 3 <> 4 and 2 >= 2)
+\set y debug(null + 1)
+\set z debug(pi())
+\if :a % 2 = 0
+\set aa debug(1)
+\elif :a % 3 = 0
+\set aa debug(2)
+\else
+\set aa debug(3)
+\endif
+select :a + 1 as next \gset r_
+\set ab debug(:r_next - :a)
+\set ac debug(:r_next = :a + 1)
+select 1 as one where false \aset
+select 2 as two \aset
+\set ad debug(:two)
+";
+
+#[test]
+fn expressions_and_seeds_are_pgbenchs() {
+    let Some(server) = Postgres::start() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let script = write(dir.path(), "expressions.sql", EXPRESSIONS);
+    let debug = |text: &str| {
+        let mut lines: Vec<String> =
+            text.lines().filter_map(|line| line.find("debug(").map(|at| line[at..].to_owned())).collect();
+        lines.sort();
+        lines
+    };
+    for (seed, mode) in [("1", "simple"), ("42", "extended"), ("123456789", "prepared")] {
+        let seed_argument = format!("--random-seed={seed}");
+        let theirs = server.pgbench(&["-c", "3", "-t", "10", "-M", mode, &seed_argument, "-f", &script]);
+        let ours = bench(
+            dir.path(),
+            &[
+                "run",
+                &script,
+                "--target",
+                &server.url(),
+                "--closed",
+                "-c",
+                "3",
+                "-t",
+                "10",
+                "-M",
+                mode,
+                "--seed",
+                seed,
+                "--warmup",
+                "0",
+                "-P",
+                "0",
+            ],
+        );
+        assert_eq!(ours.code, 0, "{}{}", ours.out, ours.err);
+        let (theirs, ours) = (debug(&theirs), debug(&ours.err));
+        assert_eq!(theirs.len(), 30 * 30, "every client and transaction says all of it");
+        assert_eq!(ours, theirs, "seed {seed}");
+    }
+}
+
+/// The server's part is sleep, so that a busy machine changes little.
+#[test]
+fn late_skipped_mean_and_lag_agree() {
+    let Some(server) = Postgres::start() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let script = write(dir.path(), "work.sql", "\\set ms random(1, 100)\nselect pg_sleep(:ms / 1000.0);\n");
+    let theirs = server.pgbench(&["-c", "2", "-T", "20", "-R", "30", "-L", "120", "-f", &script]);
+    let path = dir.path().join("r.json");
+    let path = path.to_str().unwrap();
+    let ours = bench(
+        dir.path(),
+        &[
+            "run",
+            &script,
+            "--target",
+            &server.url(),
+            "-c",
+            "2",
+            "-T",
+            "20s",
+            "-R",
+            "30",
+            "-L",
+            "120ms",
+            "--warmup",
+            "0",
+            "-P",
+            "0",
+            "-o",
+            path,
+        ],
+    );
+    assert_eq!(ours.code, 0, "{}{}", ours.out, ours.err);
+    let total = result(path).repeats[0].record.total();
+    let number = |line: &str, after: &str| -> f64 {
+        let line =
+            theirs.lines().find(|l| l.starts_with(line)).unwrap_or_else(|| panic!("{line} in {theirs}"));
+        let rest = &line[line.find(after).unwrap() + after.len()..];
+        rest.trim().split([' ', '%', '/']).next().unwrap().parse().unwrap()
+    };
+    let processed = number("number of transactions actually processed", ":");
+    let asked = processed + number("number of transactions skipped", ":");
+    // 600 operations each: these are bounds of four standard deviations and the queue's own memory.
+    assert!((total.asked() as f64 / asked - 1.0).abs() < 0.2, "{} {asked}", total.asked());
+    let late = 100.0 * total.late as f64 / total.processed as f64;
+    let their_late = number("number of transactions above", "(");
+    assert!((late - their_late).abs() < 20.0, "late: {late} % {their_late} %");
+    let skipped = 100.0 * total.skipped as f64 / total.asked() as f64;
+    let their_skipped = number("number of transactions skipped", "(");
+    assert!((skipped - their_skipped).abs() < 20.0, "skipped: {skipped} % {their_skipped} %");
+    let mean = total.response.mean() / 1e6;
+    let their_mean = number("latency average", "=");
+    assert!((mean / their_mean - 1.0).abs() < 0.35, "mean: {mean} {their_mean}");
+    let lag = total.lag.mean() / 1e6;
+    let their_lag = number("rate limit schedule lag", "avg ");
+    assert!((lag - their_lag).abs() < 35.0, "lag: {lag} {their_lag}");
+    assert!(
+        total.response.mean() > total.service.mean(),
+        "waiting for a free client is part of the response"
+    );
+}
+
+#[test]
+fn pipelines_and_weights_work_in_scripts() {
+    let Some(server) = Postgres::start() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let piped = "\\startpipeline\nselect 1;\nselect :client_id;\n\\endpipeline\n";
+    let (a, b) = (write(dir.path(), "a.sql", piped), write(dir.path(), "b.sql", "select 2 \\; select 3;\n"));
+    for mode in ["extended", "prepared"] {
+        let path = dir.path().join("r.json");
+        let path = path.to_str().unwrap();
+        let weighted = format!("{a}@3");
+        let b = write(dir.path(), "b.sql", "select 2;\n");
+        let arguments = [
+            "run",
+            &weighted,
+            &b,
+            "--target",
+            &server.url(),
+            "--closed",
+            "-t",
+            "2000",
+            "-M",
+            mode,
+            "--warmup",
+            "0",
+            "-P",
+            "0",
+            "-T",
+            "60s",
+            "-o",
+            path,
+        ];
+        let ran = bench(dir.path(), &arguments);
+        assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+        let outcome = &result(path).repeats[0];
+        let counts: Vec<u64> = outcome.record.operations.iter().map(|tally| tally.processed).collect();
+        assert_eq!(counts.iter().sum::<u64>(), 2000);
+        // 1,500 expected; the standard deviation is 19.
+        assert!((1400..1600).contains(&counts[0]), "{counts:?}");
+    }
+    let ran = bench(dir.path(), &["run", &a, "--target", &server.url(), "--closed", "-t", "1", "-P", "0"]);
+    assert_eq!(ran.code, 2, "{}", ran.out);
+    assert!(ran.out.contains("cannot use pipeline mode with the simple query protocol"), "{}", ran.out);
+    let simple = bench(
+        dir.path(),
+        &[
+            "run",
+            &write(dir.path(), "b.sql", "select 2 \\; select 3;"),
+            "--target",
+            &server.url(),
+            "--closed",
+            "-t",
+            "5",
+            "-P",
+            "0",
+            "--warmup",
+            "0",
+        ],
+    );
+    assert_eq!(simple.code, 0, "{}", simple.out);
+    drop(b);
+}

@@ -1,0 +1,319 @@
+//! Suites as folders, thresholds, and what results say.
+
+use crate::bench::{bench, result, write};
+
+const SUITE: &str = r#"
+summary = "counting"
+prepare = ["make.sql"]
+
+[parameters.scale]
+default = 3
+help = "rows"
+
+[[script]]
+file = "count.sql"
+name = "count"
+
+[[check]]
+name = "rows"
+sql = "select count(*) from t"
+equals = ":scale * 1"
+
+[defaults]
+rate = 200
+time = "1s"
+"#;
+
+#[test]
+fn a_folder_is_a_suite() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("counting");
+    std::fs::create_dir(&folder).unwrap();
+    write(&folder, "suite.toml", SUITE);
+    write(
+        &folder,
+        "make.sql",
+        "create table t as with recursive n(i) as (select 1 union all select i + 1 from n where i < :scale) select i from n;",
+    );
+    write(&folder, "count.sql", "\\set k random(1, :scale)\nselect count(*) from t where i <= :k;");
+    let url = format!("sqlite:{}", dir.path().join("c.db").display());
+    let (folder, target) = (folder.to_str().unwrap(), ["--target", &url]);
+    let before = bench(dir.path(), &[&["run", folder], &target[..]].concat());
+    assert_eq!(before.code, 2, "{}{}", before.out, before.err);
+    assert!(before.err.contains("no such table: t"), "{}", before.err);
+    let prepared = bench(dir.path(), &[&["prepare", folder, "-p", "scale=10"], &target[..]].concat());
+    assert_eq!(prepared.code, 0, "{}", prepared.err);
+    let wrong = bench(dir.path(), &[&["validate", folder], &target[..]].concat());
+    assert_eq!((wrong.code, wrong.out.trim()), (2, "WRONG: rows: 10 instead of 3"));
+    let refused = bench(dir.path(), &[&["run", folder], &target[..]].concat());
+    assert!(
+        refused.err.contains("the answers are wrong before the run: rows: 10 instead of 3"),
+        "{}",
+        refused.err
+    );
+    let output = dir.path().join("r.json");
+    let arguments = [
+        "run",
+        folder,
+        "-s",
+        "10",
+        "-o",
+        output.to_str().unwrap(),
+        "-M",
+        "prepared",
+        "--threshold",
+        "missed = 0",
+    ];
+    let ran = bench(dir.path(), &[&arguments[..], &target].concat());
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let result = result(output.to_str().unwrap());
+    assert_eq!(result.parameters["scale"], "10");
+    assert_eq!((result.suite.as_str(), result.repeats[0].operations[0].as_str()), ("counting", "count"));
+    assert_eq!(result.checks.len(), 2, "before and after");
+    let missed = bench(
+        dir.path(),
+        &[&arguments[..arguments.len() - 1], &["count.p50 < 1ns and rate > 100"], &target].concat(),
+    );
+    assert_eq!(missed.code, 3, "{}{}", missed.out, missed.err);
+    assert!(missed.out.contains("MISSED: count.p50 < 1ns: it is "), "{}", missed.out);
+}
+
+#[test]
+fn an_unknown_key_has_a_position_and_a_suggestion() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().to_str().unwrap();
+    write(dir.path(), "suite.toml", "name = \"x\"\nsummery = \"typo\"\n");
+    let ran = bench(dir.path(), &["run", folder, "--target", "noop:", "--closed"]);
+    assert_eq!(ran.code, 1);
+    for part in ["line 2, column 1", "unknown field `summery`", "did you mean \"summary\"?"] {
+        assert!(ran.err.contains(part), "{part}: {}", ran.err);
+    }
+    write(dir.path(), "suite.toml", SUITE);
+    write(dir.path(), "count.sql", "select 1;");
+    let ran = bench(dir.path(), &["run", folder, "--target", "noop:", "-p", "scales=1"]);
+    assert!(ran.err.contains("has no parameter \"scales\"; did you mean \"scale\"?"), "{}", ran.err);
+}
+
+#[test]
+fn a_folder_without_what_it_names_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "suite.toml", SUITE);
+    let ran = bench(dir.path(), &["prepare", dir.path().to_str().unwrap(), "--target", "noop:"]);
+    assert!(ran.err.contains("count.sql: No such file"), "{}", ran.err);
+}
+
+#[test]
+fn what_is_no_result_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for (text, message) in
+        [("{}", "it has no format"), ("[", "EOF"), ("{\"format\": 99}", "it has format 99")]
+    {
+        let path = write(dir.path(), "x.json", text);
+        let ran = bench(dir.path(), &["report", &path]);
+        assert_eq!(ran.code, 2);
+        assert!(ran.err.contains(message), "{}", ran.err);
+    }
+}
+
+/// The article's table in small: clients across, a setting down; then the page of it.
+#[test]
+fn reporting_is_swept_over_clients() {
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", dir.path().join("r.db").display());
+    let target = ["--target", &url, "-p", "scale=1"];
+    let prepared = bench(dir.path(), &[&["prepare", "reporting"], &target[..]].concat());
+    assert_eq!(prepared.code, 0, "{}", prepared.err);
+    let valid = bench(dir.path(), &[&["validate", "reporting"], &target[..]].concat());
+    assert_eq!(valid.out.trim(), "right: query 1 by the seed: 10 groups, 10 of them right");
+    let other_seed = bench(dir.path(), &[&["validate", "reporting", "--seed", "2"], &target[..]].concat());
+    assert_eq!(other_seed.code, 2, "{}", other_seed.out);
+    let arguments = [
+        "sweep",
+        "reporting",
+        "--over",
+        "clients=1,2",
+        "--over",
+        "set.cache_size=100,1000",
+        "--rate",
+        "2/client",
+        "--limit",
+        "2s",
+        "-T",
+        "2s",
+        "--warmup",
+        "0",
+        "-o",
+        "swept",
+        "--html",
+        "page.html",
+    ];
+    let swept = bench(dir.path(), &[&arguments, &target[..]].concat());
+    assert_eq!(swept.code, 0, "{}{}", swept.out, swept.err);
+    assert!(swept.out.contains("late % (clients across, set.cache_size down)"), "{}", swept.out);
+    let again = bench(dir.path(), &["report", "swept"]);
+    assert_eq!(again.out.lines().count(), 25, "five tables of two rows: {}", again.out);
+    let page = std::fs::read_to_string(dir.path().join("page.html")).unwrap();
+    assert_eq!(page.matches("<table>").count(), 5);
+    assert!(page.contains("<svg") && !page.contains("http"), "it needs nothing from outside");
+    for (over, message) in [
+        ("clints=1", "\"clints\" cannot be varied"),
+        ("clients=0", "\"0\" is no number of clients"),
+        ("clients", "is not NAME=A,B,C"),
+    ] {
+        let ran = bench(dir.path(), &[&["sweep", "reporting", "--over", over], &target[..]].concat());
+        assert!(ran.code == 1 && ran.err.contains(message), "{}", ran.err);
+    }
+}
+
+#[test]
+fn reporting_agrees_on_servers() {
+    let urls = [crate::postgres::Postgres::start().map(|server| (server.url(), Some(server), None))]
+        .into_iter()
+        .chain([crate::mariadb::MariaDb::start().map(|server| (server.url("root"), None, Some(server)))])
+        .flatten();
+    for (url, _postgres, _mariadb) in urls {
+        let dir = tempfile::tempdir().unwrap();
+        let target = ["--target", &url, "-p", "scale=1"];
+        let prepared = bench(dir.path(), &[&["prepare", "reporting"], &target[..]].concat());
+        assert_eq!(prepared.code, 0, "{}", prepared.err);
+        for mode in ["simple", "prepared"] {
+            let arguments =
+                ["run", "reporting", "--closed", "-t", "3", "--warmup", "0", "-P", "0", "-M", mode];
+            let ran = bench(dir.path(), &[&arguments, &target[..]].concat());
+            assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+            assert!(
+                ran.out.contains("right: query 1 by the seed: 10 groups, 10 of them right"),
+                "{}",
+                ran.out
+            );
+        }
+    }
+}
+
+#[test]
+fn a_rate_is_found_and_results_are_compared() {
+    let dir = tempfile::tempdir().unwrap();
+    let slow = write(dir.path(), "slow.sql", "\\sleep 10 ms\n");
+    let found = bench(
+        dir.path(),
+        &[
+            "search",
+            &slow,
+            "--target",
+            "noop:",
+            "--until",
+            "p95 < 60ms",
+            "--from",
+            "20",
+            "-T",
+            "2s",
+            "--warmup",
+            "0",
+            "--tolerance",
+            "20",
+        ],
+    );
+    assert_eq!(found.code, 0, "{}{}", found.out, found.err);
+    // One client that sleeps 10 ms does less than 100 a second, and queues before that.
+    let rate: f64 = found.out.split(' ').next().unwrap().parse().unwrap();
+    assert!((20.0..100.0).contains(&rate), "{}", found.out);
+    let never = bench(
+        dir.path(),
+        &["search", &slow, "--target", "noop:", "--until", "max < 1ms", "--from", "40", "-T", "300ms"],
+    );
+    assert_eq!(never.code, 3, "{}{}", never.out, never.err);
+
+    let slower = write(dir.path(), "slower.sql", "\\sleep 14 ms\n");
+    for (script, output) in [(&slow, "a.json"), (&slow, "b.json"), (&slower, "c.json")] {
+        let ran = bench(
+            dir.path(),
+            &[
+                "run", script, "--target", "noop:", "--closed", "-T", "8s", "--warmup", "0", "-P", "0", "-o",
+                output,
+            ],
+        );
+        assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    }
+    let worse = bench(dir.path(), &["compare", "a.json", "c.json", "--check"]);
+    assert_eq!(worse.code, 3, "{}", worse.out);
+    assert!(worse.out.contains("NOT THE SAME RUN: suite"), "{}", worse.out);
+    let p50 = worse.out.lines().find(|line| line.starts_with("p50")).unwrap();
+    assert!(p50.ends_with("worse"), "{p50}");
+    let better = bench(dir.path(), &["compare", "c.json", "a.json", "--check"]);
+    assert!(better.code == 0 && better.out.contains("better"), "{}", better.out);
+}
+
+/// Streams made of triggers, where there are no streams: rows arrive once each, however they are sent.
+#[test]
+fn streams_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = crate::postgres::Postgres::start();
+    let sqlite = format!("sqlite:{}", dir.path().join("s.db").display());
+    let urls = [Some(sqlite), server.as_ref().map(|server| server.url())];
+    for url in urls.into_iter().flatten() {
+        for (insert, groups) in [("generate", "1"), ("values", "7"), ("prepared", "1"), ("copy", "7")] {
+            let (insert_is, groups_are) = (format!("insert={insert}"), format!("groups={groups}"));
+            let target = [
+                "--target",
+                &url,
+                "-p",
+                &insert_is,
+                "-p",
+                &groups_are,
+                "-p",
+                "rows=50",
+                "-p",
+                "engine=triggers",
+                "-p",
+                "see=5",
+            ];
+            let prepared = bench(dir.path(), &[&["prepare", "streams"], &target[..]].concat());
+            assert_eq!(prepared.code, 0, "{}", prepared.err);
+            let run = [
+                "run", "streams", "--closed", "-c", "2", "-t", "20", "--warmup", "0", "-P", "0", "-o",
+                "s.json",
+            ];
+            let ran = bench(dir.path(), &[&run, &target[..]].concat());
+            assert_eq!(ran.code, 0, "{url} {insert}: {}{}", ran.out, ran.err);
+            assert_eq!(ran.out.matches("right: rows in bench_view").count(), 5, "{}", ran.out);
+            assert_eq!(ran.out.matches("right: sums of bench_view").count(), 4, "{}", ran.out);
+            let found = result(dir.path().join("s.json").to_str().unwrap());
+            assert!(found.figures["rows a second sent and acknowledged"] > 0.0);
+        }
+    }
+}
+
+/// Data in two databases under one PostgreSQL, and in none: the answers are the reference's.
+#[test]
+fn federation_is_checked() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |more: &[&str]| {
+        let common = ["-p", "rows=20000", "-p", "sensors=50"];
+        for verb in [
+            &["prepare", "federation"][..],
+            &["run", "federation", "--closed", "-t", "15", "--warmup", "0", "-P", "0"],
+        ] {
+            let ran = bench(dir.path(), &[verb, &common, more].concat());
+            assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+            assert_eq!(
+                ran.out.matches("right: scenario").count(),
+                if verb[0] == "run" { 15 } else { 0 },
+                "{}",
+                ran.out
+            );
+        }
+    };
+    let sqlite = format!("sqlite:{}", dir.path().join("f.db").display());
+    run(&["--target", &sqlite, "-p", "engine=local"]);
+    let missing = bench(dir.path(), &["prepare", "federation", "--target", &sqlite]);
+    assert!(missing.err.contains("parameter \"nodes\" says where the data are"), "{}", missing.err);
+    let Some(server) = crate::postgres::Postgres::start() else { return };
+    let admin = tidemill_bench::target::Target::open(&server.url()).unwrap();
+    let mut admin = admin.connect().unwrap();
+    for database in ["one", "two"] {
+        admin.execute(&format!("create database {database}")).unwrap();
+    }
+    let node = |database: &str| format!("postgres://postgres@127.0.0.1:{}/{database}", server.port);
+    let nodes = format!("nodes={},{}", node("one"), node("two"));
+    run(&["--target", &server.url(), "-p", &nodes, "-p", "engine=postgres_fdw"]);
+}
