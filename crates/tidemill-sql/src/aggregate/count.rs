@@ -117,12 +117,7 @@ impl GroupsAccumulator for Counts {
     }
 
     fn evaluate(&mut self, emit: EmitTo) -> Result<ArrayRef> {
-        let counts = emit.take_needed(&mut self.0);
-        if self.0.capacity() == 0 {
-            // What comes next is likely to be as many groups.
-            self.0.reserve_exact(counts.len());
-        }
-        Ok(Arc::new(Int64Array::from(counts)))
+        Ok(Arc::new(Int64Array::from(emit.take_needed(&mut self.0))))
     }
 
     fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {

@@ -177,14 +177,6 @@ impl<M: Moment> GroupsAccumulator for Many<M> {
     }
 
     fn state(&mut self, emit: EmitTo) -> DfResult<Vec<ArrayRef>> {
-        // All of them are emitted again and again, of about as many groups: new memory each time is half the work.
-        if matches!(emit, EmitTo::All) {
-            let columns = M::write(&self.states);
-            let groups = self.states.len();
-            self.states.clear();
-            self.states.shrink_to(groups);
-            return Ok(columns);
-        }
         Ok(M::write(&emit.take_needed(&mut self.states)))
     }
 

@@ -176,10 +176,6 @@ impl<T: ArrowPrimitiveType<Native: Hash + Eq>> GroupValues for Numbers<T> {
     fn emit(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
         let keys = emit_to.take_needed(&mut self.keys);
         let emitted = keys.len();
-        if self.keys.capacity() == 0 {
-            // What comes next is likely to be as many.
-            self.keys.reserve_exact(emitted);
-        }
         let null_group = self.null_group.filter(|group| *group < emitted);
         self.null_group = self.null_group.and_then(|group| group.checked_sub(emitted));
         self.rebuild(self.slots.len());

@@ -10,7 +10,7 @@ use datafusion::error::Result;
 use hashbrown::HashTable;
 
 /// Fewer rows than this are compared with the key one by one.
-const INDEX_ROWS_MIN: usize = 16 << 10;
+const INDEX_ROWS_MIN: usize = 64 << 10;
 /// Look-ups hash with it what the index was made with.
 const HASHER: RandomState = RandomState::with_seed(0);
 
