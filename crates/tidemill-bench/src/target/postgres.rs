@@ -1,0 +1,94 @@
+//! The PostgreSQL protocol, version 3: PostgreSQL, Tidemill, TimescaleDB, QuestDB and whoever else speaks it.
+
+mod connect;
+mod session;
+mod wire;
+
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::target::channel::{Channel, OpenSockets, Socket};
+use crate::target::{Connection, Dialect, Driver, Url};
+use session::Session;
+
+const PORT: u16 = 5432;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+pub struct Postgres {
+    url: Url,
+    host: String,
+    port: u16,
+    user: String,
+    password: Option<String>,
+    database: String,
+    connect_timeout: Duration,
+    open: OpenSockets,
+}
+
+impl Postgres {
+    pub fn new(url: &Url) -> Result<Self> {
+        check_options(url)?;
+        let environment = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
+        let user = url.user.clone().or_else(|| environment("PGUSER")).or_else(|| environment("USER"));
+        let user = user.unwrap_or_else(|| "postgres".to_owned());
+        let host = url.option("host").map(str::to_owned).or_else(|| url.host.clone());
+        let database = Some(url.path.clone()).filter(|p| !p.is_empty()).or_else(|| environment("PGDATABASE"));
+        let seconds = url.option("connect_timeout").map(str::parse::<u64>).transpose();
+        let seconds = seconds.map_err(|_| Error::usage("connect_timeout is no number of seconds"))?;
+        Ok(Self {
+            host: host.or_else(|| environment("PGHOST")).unwrap_or_else(|| "localhost".to_owned()),
+            port: url.port.or_else(|| environment("PGPORT")?.parse().ok()).unwrap_or(PORT),
+            password: url.password.clone().or_else(|| environment("PGPASSWORD")),
+            database: database.unwrap_or_else(|| user.clone()),
+            user,
+            connect_timeout: seconds.map_or(CONNECT_TIMEOUT, Duration::from_secs),
+            open: OpenSockets::default(),
+            url: url.clone(),
+        })
+    }
+
+    fn socket(&self) -> std::io::Result<Socket> {
+        if self.host.starts_with('/') {
+            return Socket::unix(&format!("{}/.s.PGSQL.{}", self.host, self.port));
+        }
+        Socket::tcp(&self.host, self.port, self.connect_timeout)
+    }
+}
+
+fn check_options(url: &Url) -> Result<()> {
+    const NAMES: [&str; 5] = ["host", "sslmode", "connect_timeout", "application_name", "options"];
+    if let Some((name, _)) = url.options.iter().find(|(name, _)| !NAMES.contains(&name.as_str())) {
+        let known = NAMES.join(", ");
+        return Err(Error::usage(format!("a postgres target has no option \"{name}\" ({known} are there)")));
+    }
+    match url.option("sslmode") {
+        None | Some("disable" | "allow" | "prefer") => Ok(()),
+        Some(mode) => Err(Error::Unsupported(format!(
+            "sslmode={mode}: the workbench does not speak TLS, whose cost would be measured as well"
+        ))),
+    }
+}
+
+impl Driver for Postgres {
+    fn dialect(&self) -> Dialect {
+        Dialect::Postgres
+    }
+
+    fn connect(&self) -> Result<Box<dyn Connection>> {
+        let refused = |cause: String| Error::Unreachable { target: self.url.place(self.port), cause };
+        let socket = self.socket().map_err(|e| refused(e.to_string()))?;
+        let mut channel = Channel::new(socket, &self.open);
+        channel.set_timeout(Some(self.connect_timeout))?;
+        connect::start(self, &mut channel).map_err(|e| match e {
+            Error::Lost(cause) => refused(cause),
+            Error::Server(error) => refused(error.to_string()),
+            other => other,
+        })?;
+        channel.set_timeout(None)?;
+        Ok(Box::new(Session::new(channel)))
+    }
+
+    fn abort(&self) {
+        self.open.shut_down();
+    }
+}

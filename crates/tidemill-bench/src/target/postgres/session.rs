@@ -1,0 +1,342 @@
+//! A session: text, prepared and unprepared statements, pipelines, COPY.
+
+use super::wire::{Fields, Format, Message, bind, broken, put_text, receive, send, server_error};
+use crate::error::{Error, Result};
+use crate::target::channel::Channel;
+use crate::target::{Cell, Connection, Done, Load, Rows, Statement, Value, copy_text};
+
+/// A CopyData message is sent when it has this many bytes.
+const COPY_BYTES: usize = 64 << 10;
+
+pub(super) struct Session {
+    channel: Channel,
+    prepared: Vec<Prepared>,
+    /// Columns of the rows that come: binary where the type is known to be a number or bytes.
+    columns: Vec<Format>,
+    /// Statements since the start of a pipeline.
+    pipeline: Option<u64>,
+}
+
+struct Prepared {
+    name: String,
+    parameters: Vec<Format>,
+    columns: Vec<Format>,
+    names: Vec<String>,
+}
+
+impl Session {
+    pub fn new(channel: Channel) -> Self {
+        Self { channel, prepared: Vec::new(), columns: Vec::new(), pipeline: None }
+    }
+
+    /// Reads until the server is ready for more; the first error is what is told.
+    fn finish(&mut self, mut rows: Option<&mut Rows>) -> Result<Done> {
+        self.channel.flush()?;
+        let mut done = Done::default();
+        let mut failed = None;
+        loop {
+            let message = match receive(&mut self.channel) {
+                Ok(message) => message,
+                // A server that ends says why before it closes the connection.
+                Err(lost) => return Err(failed.unwrap_or(lost)),
+            };
+            match message.tag {
+                b'D' => {
+                    done.rows += 1;
+                    if let Some(rows) = rows.as_deref_mut() {
+                        keep_row(rows, &self.columns, self.channel.bytes(message.body))?;
+                    }
+                }
+                b'T' => {
+                    done.rows = 0;
+                    self.describe_text(message, rows.as_deref_mut())?;
+                }
+                b'C' => done.affected = affected(self.channel.bytes(message.body)),
+                b'E' => {
+                    failed.get_or_insert(server_error(self.channel.bytes(message.body)));
+                }
+                b'Z' => return failed.map_or(Ok(done), Err),
+                b'G' => self.refuse_copy(),
+                b'1' | b'2' | b'3' | b'n' | b't' | b'I' | b's' | b'N' | b'S' | b'A' | b'H' | b'd' | b'c' => {}
+                tag => return Err(broken(&format!("message \"{}\"", char::from(tag).escape_default()))),
+            }
+        }
+    }
+
+    /// Rows of a text, and of a statement whose types nobody asked for, come as text.
+    fn describe_text(&mut self, message: Message, rows: Option<&mut Rows>) -> Result<()> {
+        let body = self.channel.bytes(message.body);
+        let count = usize::from(Fields(body).u16()?);
+        self.columns.clear();
+        self.columns.resize(count, Format::Text);
+        if let Some(rows) = rows {
+            rows.start(count);
+            rows.set_names(columns(body)?.into_iter().map(|(name, _)| name));
+        }
+        Ok(())
+    }
+
+    /// COPY FROM STDIN in a script has nothing to read from; the server answers with the error.
+    fn refuse_copy(&mut self) {
+        send(&mut self.channel.out, b'f', |out| put_text(out, "a script has no data for COPY FROM STDIN"));
+        // A failure to send shows at the next read.
+        let _ = self.channel.flush();
+    }
+
+    /// Sync and wait, or in a pipeline neither.
+    fn sent(&mut self, rows: Option<&mut Rows>) -> Result<Done> {
+        send(&mut self.channel.out, b'E', |out| out.extend_from_slice(&[0; 5]));
+        if let Some(statements) = &mut self.pipeline {
+            *statements += 1;
+            return Ok(Done::default());
+        }
+        send(&mut self.channel.out, b'S', |_| {});
+        self.finish(rows)
+    }
+
+    fn not_in_pipeline(&self) -> Result<()> {
+        match self.pipeline {
+            None => Ok(()),
+            Some(_) => Err(Error::usage("only extended and prepared statements may be in a pipeline")),
+        }
+    }
+}
+
+impl Connection for Session {
+    fn execute(&mut self, sql: &str) -> Result<Done> {
+        self.not_in_pipeline()?;
+        send(&mut self.channel.out, b'Q', |out| put_text(out, sql));
+        self.finish(None)
+    }
+
+    fn query(&mut self, sql: &str, rows: &mut Rows) -> Result<Done> {
+        self.not_in_pipeline()?;
+        rows.start(0);
+        send(&mut self.channel.out, b'Q', |out| put_text(out, sql));
+        self.finish(Some(rows))
+    }
+
+    fn prepare(&mut self, sql: &str) -> Result<Statement> {
+        self.not_in_pipeline()?;
+        let name = format!("s{}", self.prepared.len());
+        let out = &mut self.channel.out;
+        send(out, b'P', |out| {
+            put_text(out, &name);
+            put_text(out, sql);
+            out.extend_from_slice(&[0; 2]);
+        });
+        send(out, b'D', |out| {
+            out.push(b'S');
+            put_text(out, &name);
+        });
+        send(out, b'S', |_| {});
+        self.channel.flush()?;
+        let mut prepared = Prepared { name, parameters: Vec::new(), columns: Vec::new(), names: Vec::new() };
+        let mut failed = None;
+        loop {
+            let message = receive(&mut self.channel)?;
+            let body = self.channel.bytes(message.body);
+            match message.tag {
+                b't' => prepared.parameters = parameter_types(body)?,
+                b'T' => (prepared.names, prepared.columns) = columns(body)?.into_iter().unzip(),
+                b'E' => {
+                    failed.get_or_insert(server_error(body));
+                }
+                b'Z' => break,
+                _ => {}
+            }
+        }
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        self.prepared.push(prepared);
+        Ok(Statement(self.prepared.len() as u32 - 1))
+    }
+
+    fn run(
+        &mut self,
+        statement: Statement,
+        values: &[Value<'_>],
+        mut rows: Option<&mut Rows>,
+    ) -> Result<Done> {
+        let prepared = &self.prepared[statement.0 as usize];
+        self.columns.clone_from(&prepared.columns);
+        if let Some(rows) = rows.as_deref_mut() {
+            rows.start(prepared.columns.len());
+            rows.set_names(prepared.names.iter().cloned());
+        }
+        bind(&mut self.channel.out, &prepared.name, &prepared.parameters, values, &prepared.columns);
+        self.sent(rows)
+    }
+
+    fn run_once(&mut self, sql: &str, values: &[Value<'_>], mut rows: Option<&mut Rows>) -> Result<Done> {
+        rows.iter_mut().for_each(|rows| rows.start(0));
+        let out = &mut self.channel.out;
+        send(out, b'P', |out| {
+            out.push(0);
+            put_text(out, sql);
+            out.extend_from_slice(&[0; 2]);
+        });
+        bind(out, "", &[], values, &[]);
+        send(out, b'D', |out| out.extend_from_slice(b"P\0"));
+        self.sent(rows)
+    }
+
+    fn load<'a>(&'a mut self, table: &str, columns: &[&str]) -> Result<Box<dyn Load + 'a>> {
+        self.not_in_pipeline()?;
+        let sql = format!("copy {table} ({}) from stdin", columns.join(", "));
+        send(&mut self.channel.out, b'Q', |out| put_text(out, &sql));
+        self.channel.flush()?;
+        loop {
+            let message = receive(&mut self.channel)?;
+            match message.tag {
+                b'G' => break,
+                b'E' => {
+                    let error = server_error(self.channel.bytes(message.body));
+                    return Err(self
+                        .finish(None)
+                        .err()
+                        .filter(|e| matches!(e, Error::Lost(_)))
+                        .unwrap_or(error));
+                }
+                b'N' | b'S' => {}
+                _ => return Err(broken("no answer to COPY")),
+            }
+        }
+        Ok(Box::new(Copy { session: self, line: Vec::with_capacity(COPY_BYTES + 4096), is_finished: false }))
+    }
+
+    fn pipeline_start(&mut self) -> Result<()> {
+        self.not_in_pipeline()?;
+        self.pipeline = Some(0);
+        Ok(())
+    }
+
+    fn pipeline_end(&mut self) -> Result<Done> {
+        if self.pipeline.take().is_none() {
+            return Err(Error::usage("there is no pipeline to end"));
+        }
+        send(&mut self.channel.out, b'S', |_| {});
+        self.finish(None)
+    }
+
+    fn version(&mut self) -> Result<String> {
+        let connection: &mut dyn Connection = self;
+        Ok(connection.query_value("select version()")?.unwrap_or_default())
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.channel.out.clear();
+        send(&mut self.channel.out, b'X', |_| {});
+        // A server that is gone needs no good-bye.
+        let _ = self.channel.flush();
+    }
+}
+
+struct Copy<'a> {
+    session: &'a mut Session,
+    line: Vec<u8>,
+    is_finished: bool,
+}
+
+impl Copy<'_> {
+    fn send(&mut self) -> Result<()> {
+        let channel = &mut self.session.channel;
+        send(&mut channel.out, b'd', |out| out.extend_from_slice(&self.line));
+        self.line.clear();
+        channel.flush()
+    }
+}
+
+impl Load for Copy<'_> {
+    fn row(&mut self, values: &[Value<'_>]) -> Result<()> {
+        copy_text(values, &mut self.line);
+        if self.line.len() < COPY_BYTES {
+            return Ok(());
+        }
+        self.send().map_err(|lost| match self.session.finish(None) {
+            // Why the server went away, if it said so.
+            Err(said @ Error::Server(_)) => said,
+            _ => lost,
+        })
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<u64> {
+        self.is_finished = true;
+        self.send()?;
+        send(&mut self.session.channel.out, b'c', |_| {});
+        self.session.finish(None).map(|done| done.affected)
+    }
+}
+
+impl Drop for Copy<'_> {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            send(&mut self.session.channel.out, b'f', |out| put_text(out, "the load was given up"));
+            // The answer is the error that was asked for.
+            let _ = self.session.finish(None);
+        }
+    }
+}
+
+fn parameter_types(body: &[u8]) -> Result<Vec<Format>> {
+    let mut fields = Fields(body);
+    (0..fields.u16()?).map(|_| fields.u32().map(Format::of)).collect()
+}
+
+/// Names and types of RowDescription.
+fn columns(body: &[u8]) -> Result<Vec<(String, Format)>> {
+    let mut fields = Fields(body);
+    let count = fields.u16()?;
+    let mut found = Vec::with_capacity(usize::from(count));
+    for _ in 0..count {
+        let name = String::from_utf8_lossy(fields.text()?).into_owned();
+        fields.bytes(6)?;
+        found.push((name, Format::of(fields.u32()?)));
+        fields.bytes(8)?;
+    }
+    Ok(found)
+}
+
+/// The number at the end of a command tag: `INSERT 0 5`, `SELECT 5`, `COPY 5`.
+fn affected(body: &[u8]) -> u64 {
+    let tag = body.strip_suffix(&[0]).unwrap_or(body);
+    let digits = tag.rsplit(|b| *b == b' ').next().unwrap_or_default();
+    if tag.starts_with(b"SELECT") {
+        return 0;
+    }
+    std::str::from_utf8(digits).ok().and_then(|d| d.parse().ok()).unwrap_or(0)
+}
+
+fn keep_row(rows: &mut Rows, columns: &[Format], body: &[u8]) -> Result<()> {
+    let mut fields = Fields(body);
+    let count = usize::from(fields.u16()?);
+    if count != columns.len() {
+        return Err(broken("a row with another number of columns"));
+    }
+    if !rows.has_room_for(body.len()) {
+        return Err(Error::Unsupported("an answer is larger than 4 GB".to_owned()));
+    }
+    for format in columns {
+        let length = fields.u32()? as i32;
+        if length < 0 {
+            rows.push(Cell::Null);
+            continue;
+        }
+        let bytes = fields.bytes(length as usize)?;
+        let wrong = |_| broken("a number of the wrong size");
+        match format {
+            Format::Text | Format::Bytes => rows.push_bytes(bytes),
+            Format::Int2 => rows.push(Cell::Int(i16::from_be_bytes(bytes.try_into().map_err(wrong)?).into())),
+            Format::Int4 => rows.push(Cell::Int(i32::from_be_bytes(bytes.try_into().map_err(wrong)?).into())),
+            Format::Int8 => rows.push(Cell::Int(i64::from_be_bytes(bytes.try_into().map_err(wrong)?))),
+            Format::Float4 => {
+                rows.push(Cell::Float(f32::from_be_bytes(bytes.try_into().map_err(wrong)?).into()))
+            }
+            Format::Float8 => rows.push(Cell::Float(f64::from_be_bytes(bytes.try_into().map_err(wrong)?))),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! Rows as they came, in one buffer that is used again from statement to statement.
+
+use std::borrow::Cow;
+
+/// The rows of one statement.
+#[derive(Debug, Default)]
+pub struct Rows {
+    columns: usize,
+    cells: Vec<Cell>,
+    bytes: Vec<u8>,
+    /// Of the columns; empty where nobody asked the database for them.
+    names: Vec<String>,
+}
+
+/// Databases with typed answers give numbers; a number may also come as text.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Cell {
+    Null,
+    Int(i64),
+    Float(f64),
+    /// Text or bytes: a range of the buffer.
+    Bytes {
+        start: u32,
+        end: u32,
+    },
+}
+
+impl Rows {
+    /// Forgets the rows, keeps the memory.
+    pub fn start(&mut self, columns: usize) {
+        self.columns = columns;
+        self.cells.clear();
+        self.bytes.clear();
+        self.names.clear();
+    }
+
+    pub(crate) fn set_names(&mut self, names: impl Iterator<Item = String>) {
+        self.names.extend(names);
+    }
+
+    pub fn name(&self, column: usize) -> Option<&str> {
+        self.names.get(column).map(String::as_str)
+    }
+
+    pub fn push(&mut self, cell: Cell) {
+        self.cells.push(cell);
+    }
+
+    pub fn push_bytes(&mut self, bytes: &[u8]) {
+        let start = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(bytes);
+        self.cells.push(Cell::Bytes { start, end: self.bytes.len() as u32 });
+    }
+
+    /// Bytes that one row or answer may have in all: `u32` positions.
+    pub(crate) fn has_room_for(&self, bytes: usize) -> bool {
+        self.bytes.len() + bytes <= u32::MAX as usize
+    }
+
+    pub fn len(&self) -> usize {
+        self.cells.len().checked_div(self.columns).unwrap_or(0)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// NULL too where there is no such row or column.
+    pub fn cell(&self, row: usize, column: usize) -> Cell {
+        if column >= self.columns {
+            return Cell::Null;
+        }
+        self.cells.get(row * self.columns + column).copied().unwrap_or(Cell::Null)
+    }
+
+    pub fn is_null(&self, row: usize, column: usize) -> bool {
+        self.cell(row, column) == Cell::Null
+    }
+
+    /// None for NULL and for what is no number.
+    pub fn int(&self, row: usize, column: usize) -> Option<i64> {
+        match self.cell(row, column) {
+            Cell::Null => None,
+            Cell::Int(value) => Some(value),
+            Cell::Float(value) => (value.fract() == 0.0).then_some(value as i64),
+            Cell::Bytes { start, end } => {
+                std::str::from_utf8(self.range(start, end)).ok()?.trim().parse().ok()
+            }
+        }
+    }
+
+    pub fn float(&self, row: usize, column: usize) -> Option<f64> {
+        match self.cell(row, column) {
+            Cell::Null => None,
+            Cell::Int(value) => Some(value as f64),
+            Cell::Float(value) => Some(value),
+            Cell::Bytes { start, end } => {
+                std::str::from_utf8(self.range(start, end)).ok()?.trim().parse().ok()
+            }
+        }
+    }
+
+    pub fn text(&self, row: usize, column: usize) -> Option<Cow<'_, str>> {
+        match self.cell(row, column) {
+            Cell::Null => None,
+            Cell::Int(value) => Some(Cow::Owned(value.to_string())),
+            Cell::Float(value) => Some(Cow::Owned(value.to_string())),
+            Cell::Bytes { start, end } => Some(String::from_utf8_lossy(self.range(start, end))),
+        }
+    }
+
+    /// None for NULL and for numbers.
+    pub fn bytes(&self, row: usize, column: usize) -> Option<&[u8]> {
+        match self.cell(row, column) {
+            Cell::Bytes { start, end } => Some(self.range(start, end)),
+            _ => None,
+        }
+    }
+
+    fn range(&self, start: u32, end: u32) -> &[u8] {
+        &self.bytes[start as usize..end as usize]
+    }
+}
