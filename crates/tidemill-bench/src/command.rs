@@ -33,6 +33,8 @@ enum Verb {
     ///
     /// Open loop: operations start when they are due, whatever the server does, and response times count from there.
     Run(run::Run),
+    /// Facebook's social graph benchmark as its users know it: plan, load, request, validate.
+    Linkbench(crate::linkbench::Arguments),
     /// Run every combination of some values, and show matrices.
     Sweep(sweep::Sweep),
     /// Find the highest rate that still meets conditions, by bisection.
@@ -68,6 +70,7 @@ fn dispatch(verb: Verb) -> Result<u8> {
         Verb::Prepare(prepare) => prepare.run(),
         Verb::Validate(validate) => validate.run(),
         Verb::Run(run) => run.run(),
+        Verb::Linkbench(linkbench) => Ok(if linkbench.run()? { 0 } else { exit::INCOMPLETE }),
         Verb::Sweep(sweep) => sweep.run(),
         Verb::Search(search) => search.run(),
         Verb::Compare(compare) => compare.run(),

@@ -12,6 +12,9 @@ pub enum Error {
     /// The server answered with an error.
     #[error(transparent)]
     Server(Box<ServerError>),
+    /// An error that the workload lets through: it counts as failed, and the client goes on.
+    #[error(transparent)]
+    Tolerated(Box<Error>),
     /// The connection ended, or what came was not the protocol. What was sent last may or may not have been done.
     #[error("connection lost: {0}")]
     Lost(String),
@@ -67,12 +70,14 @@ impl Error {
     pub fn code(&self) -> Option<&str> {
         match self {
             Error::Server(error) => Some(&error.code),
+            Error::Tolerated(error) => error.code(),
             _ => None,
         }
     }
 
     /// The transaction lost against others and may be tried again: serialization failure or deadlock, as pgbench has it.
     pub fn is_retryable(&self) -> bool {
-        matches!(self.code(), Some("40001" | "40P01" | "SQLITE_BUSY" | "SQLITE_LOCKED" | "1205"))
+        let codes = ["40001", "40P01", "SQLITE_BUSY", "SQLITE_LOCKED", "1205"];
+        matches!(self, Error::Tolerated(_)) || self.code().is_some_and(|code| codes.contains(&code))
     }
 }

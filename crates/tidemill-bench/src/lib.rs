@@ -5,6 +5,7 @@ pub mod error;
 pub mod figure;
 pub mod histogram;
 mod interrupt;
+pub mod linkbench;
 mod machine;
 pub mod random;
 mod report;

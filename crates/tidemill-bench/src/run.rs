@@ -91,7 +91,7 @@ pub struct Plan {
     pub warmup: Duration,
     /// Recorded, after the warm-up.
     pub time: Duration,
-    /// Ends the run earlier, if that many operations were started (by each client).
+    /// Ends the run earlier, if that many operations were started after the warm-up (by each client).
     pub operations_max: Option<u64>,
     pub seed: u64,
 }

@@ -134,6 +134,7 @@ pub fn all() -> Vec<Box<dyn Suite>> {
         Box::new(reporting::Reporting::default()),
         Box::new(streams::Streams::default()),
         Box::new(federation::Federation::default()),
+        Box::new(crate::linkbench::LinkBench::default()),
     ]
 }
 

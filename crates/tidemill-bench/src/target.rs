@@ -150,6 +150,11 @@ pub trait Connection: Send {
     fn prepare(&mut self, sql: &str) -> Result<Statement>;
     /// Runs a prepared statement; keeps the rows if asked to.
     fn run(&mut self, statement: Statement, values: &[Value<'_>], rows: Option<&mut Rows>) -> Result<Done>;
+    /// Opens a transaction with a prepared statement as its first, in one round trip where the protocol can.
+    fn begin_and_run(&mut self, statement: Statement, values: &[Value<'_>], rows: &mut Rows) -> Result<Done> {
+        self.execute("BEGIN")?;
+        self.run(statement, values, Some(rows))
+    }
     /// Parsed, bound and executed in one go, prepared for nobody (pgbench's mode "extended").
     fn run_once(&mut self, sql: &str, values: &[Value<'_>], rows: Option<&mut Rows>) -> Result<Done>;
     /// Adds rows to a table in the fastest way the database has.

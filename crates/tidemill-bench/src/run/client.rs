@@ -117,7 +117,8 @@ pub(crate) fn drive(
             }
             sample.begin_ns = now();
         }
-        left -= 1;
+        // Those of the warm-up do not count.
+        left -= u64::from(sample.due_ns >= course.plan.warmup.as_nanos() as u64);
         let done = client.perform();
         sample.end_ns = now();
         if let Err(error) = &done {
@@ -168,7 +169,7 @@ fn take(
             begin_ns: at,
             end_ns: at,
         });
-        *left = left.saturating_sub(1);
+        *left = left.saturating_sub(u64::from(due_ns >= course.plan.warmup.as_nanos() as u64));
         if *left == 0 {
             return None;
         }

@@ -130,6 +130,12 @@ impl Connection for Session {
         step(&self.connection, &mut prepared, values, rows)
     }
 
+    /// Takes the one write lock at once: two readers that both want to write would never get on.
+    fn begin_and_run(&mut self, statement: Statement, values: &[Value<'_>], rows: &mut Rows) -> Result<Done> {
+        self.execute("BEGIN IMMEDIATE")?;
+        self.run(statement, values, Some(rows))
+    }
+
     fn run_once(&mut self, sql: &str, values: &[Value<'_>], rows: Option<&mut Rows>) -> Result<Done> {
         let mut prepared = self.connection.prepare(sql).map_err(error)?;
         step(&self.connection, &mut prepared, values, rows)

@@ -4,6 +4,7 @@
 
 mod bench;
 mod fault;
+mod linkbench;
 mod mariadb;
 mod pgbench;
 mod postgres;

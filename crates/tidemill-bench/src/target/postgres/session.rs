@@ -169,6 +169,20 @@ impl Connection for Session {
         self.sent(rows)
     }
 
+    /// One round trip: BEGIN and the statement travel together.
+    fn begin_and_run(&mut self, statement: Statement, values: &[Value<'_>], rows: &mut Rows) -> Result<Done> {
+        self.not_in_pipeline()?;
+        let out = &mut self.channel.out;
+        send(out, b'P', |out| {
+            out.push(0);
+            put_text(out, "BEGIN");
+            out.extend_from_slice(&[0; 2]);
+        });
+        bind(out, "", &[], &[], &[]);
+        send(out, b'E', |out| out.extend_from_slice(&[0; 5]));
+        self.run(statement, values, Some(rows))
+    }
+
     fn run_once(&mut self, sql: &str, values: &[Value<'_>], mut rows: Option<&mut Rows>) -> Result<Done> {
         rows.iter_mut().for_each(|rows| rows.start(0));
         let out = &mut self.channel.out;

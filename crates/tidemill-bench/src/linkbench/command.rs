@@ -1,0 +1,349 @@
+//! The command line: `tidemill bench linkbench VERB …`, for those who know the original.
+
+use super::explain::explain;
+use super::original;
+use super::request::Requests;
+use super::schema::Schema;
+use super::settings::{Settings, Sources};
+use super::suite::{drop_tables, fill};
+use super::validate::validate;
+use crate::error::{Error, Result};
+use crate::interrupt;
+use crate::machine::memory_max_bytes;
+use crate::report::text::report;
+use crate::result::{ResultFile, TargetRecord};
+use crate::run::{Plan as RunPlan, Progress, run};
+use crate::suite::Check;
+use crate::target::{Connection, Target};
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// Facebook's social graph benchmark: plan, load, request, validate.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// The exact totals of the graph, without a database.
+    Plan(Plan),
+    /// The statements that make the tables.
+    Ddl(Ddl),
+    /// Make the tables, fill them, and validate them (the original's -l).
+    Load(Load),
+    /// Do the mix of operations, and validate the graph (the original's -r).
+    Request(Request),
+    /// Check that counts and links agree.
+    Validate(Validate),
+    /// The plans of the reads that decide a run.
+    Explain(Explain),
+}
+
+#[derive(Debug, Args)]
+struct Plan {
+    #[command(flatten)]
+    sources: Sources,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Ddl {
+    #[command(flatten)]
+    sources: Sources,
+    /// Database by URL; only its kind counts here.
+    #[arg(long, value_name = "URL", default_value = "postgres://localhost/linkbench")]
+    target: String,
+}
+
+/// Where to, and what is written beside.
+#[derive(Debug, Args)]
+struct Output {
+    /// Database by URL; without it the properties host, port, user and password count.
+    #[arg(long, value_name = "URL")]
+    target: Option<String>,
+    /// Figures of the operations as the original's CSV.
+    #[arg(long, value_name = "FILE")]
+    csvstats: Option<PathBuf>,
+    /// Lines as the original logs them, with level, time and thread.
+    #[arg(long)]
+    original_log: bool,
+    /// Seed of everything random [default: 1 for a load; another one for each run, because a seed chooses the links that
+    /// are added, and they are there the second time].
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+struct Load {
+    #[command(flatten)]
+    sources: Sources,
+    #[command(flatten)]
+    output: Output,
+    /// Remove the tables of an earlier load first.
+    #[arg(long)]
+    drop: bool,
+}
+
+#[derive(Debug, Args)]
+struct Request {
+    #[command(flatten)]
+    sources: Sources,
+    #[command(flatten)]
+    place: Output,
+    /// Leave out the validation after the run.
+    #[arg(long)]
+    no_validate: bool,
+    /// Keep the result as JSON, for `report` and `compare`.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct Validate {
+    #[command(flatten)]
+    sources: Sources,
+    #[command(flatten)]
+    output: Output,
+    /// The totals must be the plan's: nothing was requested since the load.
+    #[arg(long)]
+    fresh: bool,
+}
+
+#[derive(Debug, Args)]
+struct Explain {
+    #[command(flatten)]
+    sources: Sources,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl Arguments {
+    /// True when everything is as it should be.
+    pub fn run(&self) -> Result<bool> {
+        match &self.verb {
+            Verb::Plan(plan) => plan.run(),
+            Verb::Ddl(ddl) => ddl.run(),
+            Verb::Load(load) => load.run(),
+            Verb::Request(request) => request.run(),
+            Verb::Validate(validate) => validate.run(),
+            Verb::Explain(explain) => explain.run(),
+        }
+    }
+}
+
+impl Plan {
+    fn run(&self) -> Result<bool> {
+        let plan = self.sources.settings()?.graph.plan();
+        if self.json {
+            let json = serde_json::to_string_pretty(&plan);
+            println!("{}", json.map_err(|error| Error::Wrong(error.to_string()))?);
+        } else {
+            println!("{plan}");
+        }
+        Ok(true)
+    }
+}
+
+impl Ddl {
+    fn run(&self) -> Result<bool> {
+        let settings = self.sources.settings()?;
+        let schema = Schema::new(&settings.properties, Target::open(&self.target)?.dialect())?;
+        println!("-- before the load");
+        schema.create_tables().iter().for_each(|statement| println!("{statement};"));
+        println!("-- after the load");
+        let next = schema.restart_nodes(settings.graph.counts.ids().end);
+        next.iter().chain(&schema.finish()).for_each(|statement| println!("{statement};"));
+        Ok(true)
+    }
+}
+
+impl Output {
+    fn open(&self, settings: &Settings) -> Result<(Target, Schema)> {
+        let url = match &self.target {
+            Some(url) => url.clone(),
+            None => url_of(settings)?,
+        };
+        let target = Target::open(&url)?;
+        let schema = Schema::new(&settings.properties, target.dialect())?;
+        Ok((target, schema))
+    }
+
+    fn say(&self, line: &str) {
+        if self.original_log { println!("{}", original::stamped(line)) } else { println!("{line}") }
+    }
+
+    /// What a reader of the figures must know.
+    fn tell_settings(&self, settings: &Settings) {
+        self.say(&format!("distributions: {}", settings.graph.source));
+        let flaws = settings.compat.names();
+        if !flaws.is_empty() {
+            self.say(&format!("reproduced flaws of the original: {}", flaws.join(", ")));
+        }
+        let idle = settings.properties.without_effect();
+        if !idle.is_empty() {
+            self.say(&format!("without effect here: {}", idle.join(", ")));
+        }
+    }
+
+    fn write_csv(&self, csv: &str) -> Result<()> {
+        match &self.csvstats {
+            Some(path) => std::fs::write(path, csv).map_err(|error| Error::file(path, error)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Load {
+    fn run(&self) -> Result<bool> {
+        let settings = self.sources.settings()?;
+        let (target, schema) = self.output.open(&settings)?;
+        if self.drop {
+            drop_tables(&target, &schema)?;
+        }
+        self.output.tell_settings(&settings);
+        let loaded =
+            fill(&target, &settings, &schema, self.output.seed.unwrap_or(1), &|line| self.output.say(line))?;
+        original::load_log(&settings, &loaded).iter().for_each(|line| self.output.say(line));
+        self.output.write_csv(&original::load_csv(&settings, &loaded))?;
+        let checks = validate(target.connect()?.as_mut(), &settings, &schema, true)?;
+        Ok(tell(&checks, &self.output))
+    }
+}
+
+impl Request {
+    fn run(&self) -> Result<bool> {
+        let settings = self.sources.settings()?;
+        let (target, schema) = self.place.open(&settings)?;
+        self.place.tell_settings(&settings);
+        let requests = Requests::new(&target, &settings, &schema)?;
+        let plan = requests.plan(self.place.seed.unwrap_or_else(|| super::now_ms() as u64))?;
+        if plan.clients == 0 {
+            self.place.say("no requesters, no request phase");
+            return Ok(true);
+        }
+        interrupt::listen().map_err(|error| Error::usage(error.to_string()))?;
+        let mut result = ResultFile::new("linkbench", TargetRecord::of(&target)?, &plan);
+        result.parameters = settings.told();
+        let every = settings.properties.or("req_progress_interval", 10_000)?;
+        let mut watch = progress_lines(&plan, every, |line| self.place.say(line));
+        let outcome = run(&requests, &plan, Some(&target), &mut watch)?;
+        let is_complete = outcome.incomplete.is_none();
+        self.place.write_csv(&original::request_csv(&settings, &plan, &outcome))?;
+        if self.place.original_log {
+            let lines = original::request_log(&settings, &plan, &outcome);
+            lines.iter().for_each(|line| self.place.say(line));
+        }
+        result.repeats.push(outcome);
+        result.memory_max_bytes = memory_max_bytes();
+        if !self.no_validate && is_complete {
+            result.checks = validate(target.connect()?.as_mut(), &settings, &schema, false)?;
+        }
+        if self.place.original_log {
+            tell(&result.checks, &self.place);
+        } else {
+            print!("{}", report(&result));
+        }
+        if let Some(path) = &self.output {
+            result.write(path)?;
+        }
+        Ok(is_complete && result.checks.iter().all(|check| check.passed))
+    }
+}
+
+/// The original's line each time the number of requests passes a multiple of `every`; 0 for none.
+fn progress_lines(plan: &RunPlan, every: u64, say: impl Fn(&str)) -> impl FnMut(&Progress<'_>) {
+    let total = plan.clients as u64 * plan.operations_max.unwrap_or(0);
+    let (warmup, limit) = (plan.warmup.as_secs_f64(), (plan.warmup + plan.time).as_secs_f64());
+    let mut told = 0;
+    move |progress| {
+        let done = progress.record.operations.iter().map(|tally| tally.processed).sum::<u64>();
+        if every > 0 && done / every > told / every {
+            let seconds = progress.at.as_secs_f64();
+            say(&format!(
+                "{done}/{total} requests finished: {:.1}% complete at {:.1} ops/sec {seconds:.1}/{limit} secs elapsed: {:.1}% of time limit used",
+                100.0 * done as f64 / total.max(1) as f64,
+                done as f64 / (seconds - warmup).max(1e-3),
+                100.0 * seconds / limit,
+            ));
+        }
+        told = done;
+    }
+}
+
+impl Validate {
+    fn run(&self) -> Result<bool> {
+        let settings = self.sources.settings()?;
+        let (target, schema) = self.output.open(&settings)?;
+        let mut connection: Box<dyn Connection> = target.connect()?;
+        let checks = validate(connection.as_mut(), &settings, &schema, self.fresh)?;
+        Ok(tell(&checks, &self.output))
+    }
+}
+
+impl Explain {
+    fn run(&self) -> Result<bool> {
+        let settings = self.sources.settings()?;
+        let (target, schema) = self.output.open(&settings)?;
+        for explained in explain(target.connect()?.as_mut(), &settings, &schema)? {
+            println!("{}", explained.title);
+            explained.plan.iter().for_each(|line| println!("    {line}"));
+        }
+        Ok(true)
+    }
+}
+
+fn tell(checks: &[Check], output: &Output) -> bool {
+    for check in checks {
+        let word = if check.passed { "passed" } else { "FAILED" };
+        output.say(&format!("check {word}: {} ({})", check.name, check.detail));
+    }
+    checks.iter().all(|check| check.passed)
+}
+
+/// The target that the original's properties name; its database is always "linkbench".
+fn url_of(settings: &Settings) -> Result<String> {
+    let properties = &settings.properties;
+    let Some(host) = properties.text("host") else {
+        return Err(Error::usage(
+            "no target: give --target URL, or a configuration with host, port, user and password",
+        ));
+    };
+    let store = properties.text("linkstore").unwrap_or("LinkStorePgsql").to_ascii_lowercase();
+    let (scheme, port) = match store {
+        store if store.contains("pgsql") => ("postgres", 5432),
+        store if store.contains("mysql") => ("mysql", 3306),
+        store => return Err(Error::usage(format!("there is no store \"{store}\" here: give --target URL"))),
+    };
+    let port: u16 = properties.or("port", port)?;
+    let user = escape(properties.text("user").unwrap_or(scheme));
+    let password =
+        properties.text("password").map_or(String::new(), |password| format!(":{}", escape(password)));
+    Ok(format!("{scheme}://{user}{password}@{host}:{port}/linkbench"))
+}
+
+/// For a part of a URL.
+fn escape(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let one = |byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    text.bytes().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_original_s_properties_are_a_target() {
+        let define =
+            ["host=db", "user=a@b", "password=p:w", "linkstore=com.facebook.LinkBench.LinkStorePgsql"];
+        let define = define.map(str::to_owned).to_vec();
+        let settings = Sources { define, nodes: Some(10), ..Sources::default() }.settings().unwrap();
+        assert_eq!(url_of(&settings).unwrap(), "postgres://a%40b:p%3Aw@db:5432/linkbench");
+        let settings = Sources { nodes: Some(10), ..Sources::default() }.settings().unwrap();
+        assert!(url_of(&settings).unwrap_err().to_string().starts_with("no target: give --target"));
+    }
+}

@@ -1,0 +1,86 @@
+//! The original's known flaws: fixed, unless asked for.
+
+use super::{Error, Result};
+
+/// Which flaws to reproduce, so that numbers compare with the original's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Compat {
+    /// Link writes take the uncorrelated law and blend of link reads.
+    pub write_uncorr: bool,
+    /// MULTIGET never asks for the least number of ids, and for one more than meant.
+    pub multiget: bool,
+    /// The length of the motif is never read: always 512 bytes.
+    pub motif_length: bool,
+    /// A list that once left the history never comes back.
+    pub history: bool,
+    /// An upsert of a link that is there counts it again and keeps its old data.
+    pub upsert: bool,
+    /// Adding a node sends the whole row back.
+    pub returning: bool,
+    /// Deadlocks are failures; only serialisation failures are tried again.
+    pub deadlock: bool,
+    /// Access modes leave their range or stick to one id.
+    pub access: bool,
+}
+
+/// Names as on the command line, with the flag of each.
+const FLAWS: [(&str, fn(&mut Compat) -> &mut bool); 8] = [
+    ("write-uncorr", |compat| &mut compat.write_uncorr),
+    ("multiget", |compat| &mut compat.multiget),
+    ("motif-length", |compat| &mut compat.motif_length),
+    ("history", |compat| &mut compat.history),
+    ("upsert", |compat| &mut compat.upsert),
+    ("returning", |compat| &mut compat.returning),
+    ("deadlock", |compat| &mut compat.deadlock),
+    ("access", |compat| &mut compat.access),
+];
+
+impl Compat {
+    pub fn none() -> Self {
+        Compat::default()
+    }
+
+    pub fn all() -> Self {
+        let mut compat = Compat::default();
+        for (_, flag) in FLAWS {
+            *flag(&mut compat) = true;
+        }
+        compat
+    }
+
+    /// From a comma-separated list of names, or `all`.
+    pub fn parse(list: &str) -> Result<Self> {
+        if list == "all" {
+            return Ok(Compat::all());
+        }
+        let mut compat = Compat::default();
+        for name in list.split(',').map(str::trim) {
+            let Some((_, flag)) = FLAWS.iter().find(|(known, _)| *known == name) else {
+                let names = FLAWS.map(|(name, _)| name).join(", ");
+                return Err(Error::at(
+                    "--compat",
+                    format!("\"{name}\" is not known; there are all, {names}"),
+                ));
+            };
+            *flag(&mut compat) = true;
+        }
+        Ok(compat)
+    }
+
+    /// The names of what is reproduced, for reports.
+    pub fn names(mut self) -> Vec<&'static str> {
+        FLAWS.into_iter().filter(|(_, flag)| *flag(&mut self)).map(|(name, _)| name).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_names() {
+        assert_eq!(Compat::parse("multiget, upsert").unwrap().names(), ["multiget", "upsert"]);
+        assert_eq!(Compat::parse("all").unwrap(), Compat::all());
+        assert!(Compat::parse("multi").unwrap_err().to_string().contains("there are all, write-uncorr"));
+    }
+}

@@ -1,0 +1,147 @@
+//! The request phase: requesters that do the mix of operations.
+
+mod requester;
+
+use self::requester::Requester;
+use super::access::{Access, LinkAccess, Use, check_probability, class_name};
+use super::compat::Compat;
+use super::distribution::{Distribution, Geometric};
+use super::id2::Id2;
+use super::mix::{Mix, Operation};
+use super::schema::Schema;
+use super::settings::Settings;
+use super::{Error, Result};
+use crate::run::{Client, Pace, Plan, Seat, Workload};
+use crate::target::Target;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The workload: what requesters share. Nothing in it changes during a run.
+pub struct Requests {
+    target: Target,
+    schema: Schema,
+    settings: Settings,
+    mix: Mix,
+    link_reads: LinkAccess,
+    link_writes: LinkAccess,
+    node_reads: Access,
+    node_updates: Access,
+    node_deletes: Access,
+    multiget: Option<Arc<dyn Distribution>>,
+    /// Share of lists that go on where another ended.
+    history: f64,
+    /// Rows that a list has at most: one that is full may have more.
+    list_limit: i64,
+    /// UPDATE_LINK adds, as first published.
+    update_adds: bool,
+    is_id2_own: bool,
+    /// Each requester's own, besides that of the run.
+    seed: Option<u64>,
+    failures_max: i64,
+}
+
+const LIST_LIMIT: i64 = 10_000;
+const MULTIGET_MAX: i64 = 10_000;
+
+impl Requests {
+    pub fn new(target: &Target, settings: &Settings, schema: &Schema) -> Result<Self> {
+        let (properties, compat) = (&settings.properties, settings.compat);
+        let ids = settings.graph.counts.ids();
+        let data = &settings.graph.data;
+        let access = |of| Access::new(properties, of, ids.clone(), data, compat);
+        let history = properties.or("getlinklist_history", 0.0)? / 100.0;
+        if !(0.0..=1.0).contains(&history) {
+            return Err(properties.wrong("getlinklist_history", "is not a percentage".to_owned()));
+        }
+        if properties.or("check_count", false)? {
+            let message =
+                "is the original's debugging aid: counts are validated after a run instead".to_owned();
+            return Err(properties.wrong("check_count", message));
+        }
+        Ok(Requests {
+            mix: Mix::new(properties)?,
+            link_reads: LinkAccess::reads(properties, &ids, data, compat)?,
+            link_writes: LinkAccess::writes(properties, &ids, data, compat)?,
+            node_reads: access(Use::NodeReads)?,
+            node_updates: access(Use::NodeUpdates)?,
+            node_deletes: access(Use::NodeDeletes)?,
+            multiget: multiget(settings, compat)?,
+            history,
+            list_limit: LIST_LIMIT,
+            update_adds: properties.or("never_change", false)?,
+            is_id2_own: properties.or("id2gen_config", 0)? == 1,
+            seed: properties.optional::<i64>("request_random_seed")?.map(|seed| seed as u64),
+            failures_max: properties.or("max_failed_requests", 0)?,
+            target: target.clone(),
+            schema: schema.clone(),
+            settings: settings.clone(),
+        })
+    }
+
+    /// The run that the properties ask for. Rates are of all requesters together here.
+    pub fn plan(&self, seed: u64) -> Result<Plan> {
+        let properties = &self.settings.properties;
+        let clients: usize = properties.or("requesters", 1)?;
+        let rate: i64 = properties.or("requestrate", 0)?;
+        Ok(Plan {
+            clients,
+            pace: if rate > 0 { Pace::Poisson(rate as f64 * clients as f64) } else { Pace::Closed },
+            limit: None,
+            warmup: Duration::from_secs(properties.or("warmup_time", 0)?),
+            time: Duration::from_secs(properties.or("maxtime", 100_000)?),
+            operations_max: Some(properties.required("requests")?),
+            seed: self.seed.unwrap_or(seed),
+        })
+    }
+
+    fn id2(&self, seat: &Seat) -> Id2 {
+        let graph = &self.settings.graph;
+        Id2 {
+            counts: Arc::clone(&graph.counts),
+            split: graph.split,
+            random_max: graph.random_id2_max,
+            own: self.is_id2_own.then_some((seat.clients as i64, seat.index as i64)),
+        }
+    }
+}
+
+fn multiget(settings: &Settings, compat: Compat) -> Result<Option<Arc<dyn Distribution>>> {
+    let properties = &settings.properties;
+    let Some(class) = properties.text("link_multiget_dist") else { return Ok(None) };
+    let range =
+        properties.required("link_multiget_dist_min")?..properties.required("link_multiget_dist_max")?;
+    if range.start < 1 || range.end <= range.start || range.end > MULTIGET_MAX {
+        let message = format!("{} to {} is not a range within 1 to {MULTIGET_MAX}", range.start, range.end);
+        return Err(properties.wrong("link_multiget_dist_max", message));
+    }
+    let law: Arc<dyn Distribution> = match class_name(class).trim_end_matches("distribution") {
+        "geometric" => {
+            let key = "link_multiget_dist_prob";
+            let success = properties.required(key)?;
+            check_probability(properties, key, success)?;
+            let geometric = if compat.multiget { Geometric::off_by_one } else { Geometric::new };
+            Arc::new(geometric(range, success))
+        }
+        "uniform" => Arc::new(super::distribution::Uniform::new(range)),
+        _ => return Err(unknown_law(settings, class)),
+    };
+    Ok(Some(law))
+}
+
+fn unknown_law(settings: &Settings, class: &str) -> Error {
+    let message = format!("\"{class}\" is neither Geometric nor Uniform");
+    settings.properties.wrong("link_multiget_dist", message)
+}
+
+impl Workload for Requests {
+    fn operations(&self) -> Vec<String> {
+        Operation::NAMES.map(str::to_owned).to_vec()
+    }
+
+    fn client(&self, seat: &Seat) -> crate::error::Result<Box<dyn Client + '_>> {
+        Ok(Box::new(Requester::new(self, seat)?))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,279 @@
+//! One requester: chooses an operation with its data, and does it.
+
+use super::Requests;
+use crate::error::{Error, Result};
+use crate::linkbench::history::{Entry, History};
+use crate::linkbench::id2::{EXISTS_FOR_ADD, EXISTS_FOR_DELETE, EXISTS_FOR_UPDATE, Id2};
+use crate::linkbench::mix::Operation;
+use crate::linkbench::payload::{Payload, Purpose};
+use crate::linkbench::random::Random;
+use crate::linkbench::store::{FIRST_LINK_TYPE, Link, ListQuery, NODE_TYPE, Node, Removal, SqlStore, Store};
+use crate::linkbench::{compat::Compat, now_ms};
+use crate::run::{Client, Seat};
+use std::time::Duration;
+
+/// The state of one client. Buffers are used again from operation to operation.
+pub struct Requester<'a> {
+    shared: &'a Requests,
+    store: SqlStore,
+    random: Random,
+    id2: Id2,
+    history: History,
+    link_add: Payload,
+    link_update: Payload,
+    node_add: Payload,
+    node_update: Payload,
+    /// What `next` has chosen.
+    operation: Operation,
+    link: Link,
+    node: Node,
+    id2s: Vec<i64>,
+    list: ListQuery,
+    is_from_history: bool,
+    before: Before,
+    tally: Tally,
+}
+
+/// The ids of the last operations, for the modes that go on from them.
+#[derive(Debug, Default)]
+struct Before {
+    read: i64,
+    write: i64,
+    node: i64,
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    found: u64,
+    not_found: u64,
+    lists: u64,
+    lists_from_history: u64,
+    list_rows: u64,
+    retries: u64,
+    failures: i64,
+}
+
+const RETRIES_MAX: u32 = 999;
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
+
+impl<'a> Requester<'a> {
+    pub fn new(shared: &'a Requests, seat: &Seat) -> Result<Self> {
+        let settings = &shared.settings;
+        let mut random = Random::part(seat.seed, seat.index as u64);
+        let motif_seed = random.below(i64::MAX) as u64;
+        let payload = |purpose| Payload::new(&settings.properties, purpose, settings.compat, motif_seed);
+        let connection = shared.target.connect()?;
+        let store = SqlStore::new(connection, &settings.properties, &shared.schema, settings.compat)?;
+        Ok(Requester {
+            store,
+            random,
+            id2: shared.id2(seat),
+            history: History::new(settings.compat.history),
+            link_add: payload(Purpose::LinkAdd)?,
+            link_update: payload(Purpose::LinkUpdate)?,
+            node_add: payload(Purpose::NodeAdd)?,
+            node_update: payload(Purpose::NodeUpdate)?,
+            operation: Operation::GetNode,
+            link: Link { is_visible: true, ..Link::default() },
+            node: Node { node_type: NODE_TYPE, ..Node::default() },
+            id2s: Vec::new(),
+            list: ListQuery { id1: 0, link_type: 0, time_min: 0, time_max: 0, offset: 0, limit: 0 },
+            is_from_history: false,
+            before: Before::default(),
+            tally: Tally::default(),
+            shared,
+        })
+    }
+
+    fn read_id1(&mut self) -> i64 {
+        let before = self.before_link(self.before.read);
+        self.before.read = self.shared.link_reads.choose(&mut self.random, before);
+        self.before.read
+    }
+
+    /// The original hands link operations no id to go on from.
+    fn before_link(&self, before: i64) -> i64 {
+        if self.shared.settings.compat.access { 0 } else { before }
+    }
+
+    fn link_type_index(&mut self) -> i64 {
+        self.random.below(self.shared.settings.graph.counts.types())
+    }
+
+    /// The key of a link to write.
+    fn choose_link(&mut self, exists: f64) {
+        let before = self.before_link(self.before.write);
+        let id1 = self.shared.link_writes.choose(&mut self.random, before);
+        self.before.write = id1;
+        let type_index = self.link_type_index();
+        self.link.id1 = id1;
+        self.link.link_type = FIRST_LINK_TYPE + type_index;
+        self.link.id2 = self.id2.choose(&mut self.random, id1, type_index, exists);
+    }
+
+    fn choose_ids(&mut self) {
+        let (id1, type_index) = (self.read_id1(), self.link_type_index());
+        let ids = self.shared.multiget.as_ref().map_or(1, |law| law.choose(&mut self.random));
+        self.link.id1 = id1;
+        self.link.link_type = FIRST_LINK_TYPE + type_index;
+        self.id2.choose_many(&mut self.random, id1, type_index, ids as usize, &mut self.id2s);
+    }
+
+    fn choose_list(&mut self) {
+        let limit = self.shared.list_limit;
+        self.is_from_history = self.random.chance(self.shared.history) && !self.history.is_empty();
+        if let (true, Some(entry)) = (self.is_from_history, self.history.any(&mut self.random)) {
+            let Entry { id1, link_type, time } = entry;
+            self.list = ListQuery { id1, link_type, time_min: 0, time_max: time, offset: 1, limit };
+            return;
+        }
+        let id1 = self.read_id1();
+        let link_type = FIRST_LINK_TYPE + self.link_type_index();
+        self.list = ListQuery { id1, link_type, time_min: 0, time_max: i64::MAX, offset: 0, limit };
+    }
+
+    fn attempt(&mut self) -> Result<()> {
+        match self.operation {
+            Operation::AddNode => {
+                self.node.time = now_ms() / 1_000;
+                self.store.add_node(&self.node)
+            }
+            Operation::UpdateNode => {
+                self.node.time = now_ms() / 1_000;
+                self.store.update_node(&self.node).map(|_| ())
+            }
+            Operation::DeleteNode => self.store.delete_node(NODE_TYPE, self.node.id).map(|_| ()),
+            Operation::GetNode => self.store.get_node(NODE_TYPE, self.node.id).map(|_| ()),
+            Operation::AddLink => {
+                self.link.time = now_ms();
+                self.store.add_link(&self.link).map(|_| ())
+            }
+            Operation::UpdateLink => {
+                self.link.time = now_ms();
+                let is_add = self.shared.update_adds;
+                let written =
+                    if is_add { self.store.add_link(&self.link) } else { self.store.update_link(&self.link) };
+                written.map(|_| ())
+            }
+            Operation::DeleteLink => {
+                let Link { id1, link_type, id2, .. } = self.link;
+                self.store.delete_link(id1, link_type, id2, Removal::Hide).map(|_| ())
+            }
+            Operation::CountLink => self.store.count_links(self.link.id1, self.link.link_type).map(|_| ()),
+            Operation::MultigetLink => {
+                let found = self.store.multiget(self.link.id1, self.link.link_type, &self.id2s)?;
+                self.tally.found += found as u64;
+                self.tally.not_found += if found == 0 { self.id2s.len() as u64 } else { 0 };
+                Ok(())
+            }
+            Operation::GetLinksList => self.read_list(),
+        }
+    }
+
+    fn read_list(&mut self) -> Result<()> {
+        let rows = self.store.list_links(&self.list)?;
+        self.tally.lists += 1;
+        self.tally.lists_from_history += u64::from(self.is_from_history);
+        self.tally.list_rows += rows as u64;
+        let ListQuery { id1, link_type, limit, .. } = self.list;
+        if rows as i64 >= limit && rows > 0 {
+            let time = self.store.link_time(rows - 1);
+            self.history.add(&mut self.random, Entry { id1, link_type, time });
+        } else if self.is_from_history {
+            self.history.remove(id1, link_type);
+        }
+        Ok(())
+    }
+}
+
+/// Worth another try: serialisation failures, and deadlocks unless as the original.
+fn is_transient(error: &Error, compat: Compat) -> bool {
+    match error.code() {
+        Some("40001" | "41000") => true,
+        Some(_) => error.is_retryable() && !compat.deadlock,
+        None => false,
+    }
+}
+
+impl Client for Requester<'_> {
+    fn next(&mut self) -> Result<usize> {
+        self.operation = self.shared.mix.choose(&mut self.random);
+        match self.operation {
+            Operation::AddNode => {
+                self.node.version = 1;
+                self.node_add.generate(&mut self.random, &mut self.node.data);
+            }
+            Operation::UpdateNode => {
+                self.node.id = self.shared.node_updates.choose(&mut self.random, self.before.node);
+                self.node.version = 2;
+                self.node_update.generate(&mut self.random, &mut self.node.data);
+            }
+            Operation::DeleteNode => {
+                self.node.id = self.shared.node_deletes.choose(&mut self.random, self.before.node);
+            }
+            Operation::GetNode => {
+                self.node.id = self.shared.node_reads.choose(&mut self.random, self.before.node);
+                self.before.node = self.node.id;
+            }
+            Operation::AddLink => {
+                self.choose_link(EXISTS_FOR_ADD);
+                self.link_add.generate(&mut self.random, &mut self.link.data);
+            }
+            Operation::UpdateLink => {
+                self.choose_link(EXISTS_FOR_UPDATE);
+                self.link_update.generate(&mut self.random, &mut self.link.data);
+            }
+            Operation::DeleteLink => self.choose_link(EXISTS_FOR_DELETE),
+            Operation::CountLink => {
+                self.link.id1 = self.read_id1();
+                self.link.link_type = FIRST_LINK_TYPE + self.link_type_index();
+            }
+            Operation::MultigetLink => self.choose_ids(),
+            Operation::GetLinksList => self.choose_list(),
+        }
+        Ok(self.operation.index())
+    }
+
+    fn perform(&mut self) -> Result<()> {
+        let mut tries = 0;
+        loop {
+            match self.attempt() {
+                Err(error) if tries < RETRIES_MAX && is_transient(&error, self.shared.settings.compat) => {
+                    tries += 1;
+                    self.tally.retries += 1;
+                    std::thread::sleep(RETRY_PAUSE * tries);
+                }
+                Err(error) if matches!(error, Error::Server(_)) && self.is_tolerated() => {
+                    return Err(Error::Tolerated(Box::new(error)));
+                }
+                result => return result,
+            }
+        }
+    }
+
+    fn counters(&self) -> Vec<(String, u64)> {
+        let detours = self.store.detours();
+        let tally = &self.tally;
+        [
+            ("links found", tally.found),
+            ("links not found", tally.not_found),
+            ("lists", tally.lists),
+            ("lists from history", tally.lists_from_history),
+            ("list rows", tally.list_rows),
+            ("retries", tally.retries),
+            ("adds that became updates", detours.add_to_update),
+            ("updates that became adds", detours.update_to_add),
+        ]
+        .map(|(name, count)| (name.to_owned(), count))
+        .to_vec()
+    }
+}
+
+impl Requester<'_> {
+    /// One more failure that the server told of; below zero any number is let through.
+    fn is_tolerated(&mut self) -> bool {
+        self.tally.failures += 1;
+        let most = self.shared.failures_max;
+        most < 0 || self.tally.failures <= most
+    }
+}

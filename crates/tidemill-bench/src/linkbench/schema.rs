@@ -1,0 +1,296 @@
+//! The three tables, as each database wants them.
+
+use super::Result;
+use super::properties::Properties;
+use crate::target::Dialect;
+
+/// Names and choices of the tables.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Schema {
+    pub dialect: Dialect,
+    /// PostgreSQL only: elsewhere the database of the URL holds the tables.
+    namespace: String,
+    links: String,
+    counts: String,
+    nodes: String,
+    id_type: IdType,
+    data_type: DataType,
+    /// Of the link table, by hash of the first id; 1 is a plain table.
+    partitions: u32,
+    has_covering_index: bool,
+    fillfactor: Option<u8>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum IdType {
+    Bigint,
+    Numeric,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DataType {
+    Bytes,
+    Text,
+}
+
+const PARTITIONS_MAX: u32 = 1024;
+
+impl Schema {
+    pub fn new(properties: &Properties, dialect: Dialect) -> Result<Self> {
+        let name = |key: &str, default: &str| {
+            let name = properties.text(key).unwrap_or(default);
+            let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            if plain && !name.starts_with(|c: char| c.is_ascii_digit()) {
+                return Ok(name.to_ascii_lowercase());
+            }
+            Err(properties.wrong(key, format!("\"{name}\" is not a plain name")))
+        };
+        if properties.or("dbcount", 1)? != 1 {
+            let message = "only 1 works: run one benchmark a database instead".to_owned();
+            return Err(properties.wrong("dbcount", message));
+        }
+        let id_type = match properties.text("id_type").unwrap_or("bigint") {
+            "bigint" => IdType::Bigint,
+            "numeric" | "numeric(20)" => IdType::Numeric,
+            other => {
+                return Err(properties.wrong("id_type", format!("\"{other}\" is neither bigint nor numeric")));
+            }
+        };
+        let data_type = match properties.text("data_type").unwrap_or("bytea") {
+            "bytea" => DataType::Bytes,
+            "text" => DataType::Text,
+            other => {
+                return Err(properties.wrong("data_type", format!("\"{other}\" is neither bytea nor text")));
+            }
+        };
+        Ok(Schema {
+            dialect,
+            namespace: format!("{}0", name("dbprefix", "linkdb")?),
+            links: name("linktable", "linktable")?,
+            counts: name("counttable", "counttable")?,
+            nodes: name("nodetable", "nodetable")?,
+            id_type,
+            data_type,
+            partitions: partitions(properties, dialect)?,
+            has_covering_index: properties.or("covering_index", true)?,
+            fillfactor: fillfactor(properties, dialect)?,
+        })
+    }
+
+    pub fn links(&self) -> String {
+        self.qualified(&self.links)
+    }
+
+    pub fn counts(&self) -> String {
+        self.qualified(&self.counts)
+    }
+
+    pub fn nodes(&self) -> String {
+        self.qualified(&self.nodes)
+    }
+
+    /// Data goes as text: bytes above 127 as the characters with their numbers.
+    pub fn is_text(&self) -> bool {
+        self.data_type == DataType::Text
+    }
+
+    fn qualified(&self, table: &str) -> String {
+        match self.dialect {
+            Dialect::Postgres | Dialect::Noop => format!("{}.{table}", self.namespace),
+            Dialect::MySql | Dialect::Sqlite => table.to_owned(),
+        }
+    }
+
+    /// Removes what an earlier run left.
+    pub fn drop_tables(&self) -> Vec<String> {
+        [self.links(), self.counts(), self.nodes()]
+            .map(|table| format!("DROP TABLE IF EXISTS {table}"))
+            .to_vec()
+    }
+
+    /// The tables before the load.
+    pub fn create_tables(&self) -> Vec<String> {
+        let mut statements = Vec::new();
+        if self.dialect == Dialect::Postgres {
+            statements.push(format!("CREATE SCHEMA IF NOT EXISTS {}", self.namespace));
+        }
+        statements.extend([self.create_links(), self.create_counts(), self.create_nodes()]);
+        if self.dialect == Dialect::Postgres && self.partitions > 1 {
+            let (links, all) = (self.links(), self.partitions);
+            statements.extend((0..all).map(|index| {
+                let with = self.storage();
+                format!("CREATE TABLE {links}_{index} PARTITION OF {links} FOR VALUES WITH (MODULUS {all}, REMAINDER {index}){with}")
+            }));
+        }
+        statements
+    }
+
+    /// Keys and indexes that are quicker to build when the rows are there, and what the planner must know.
+    pub fn finish(&self) -> Vec<String> {
+        let (links, counts, nodes) = (self.links(), self.counts(), self.nodes());
+        let covering = match self.dialect {
+            // InnoDB cannot index a blob in full.
+            Dialect::MySql => "id1, link_type, visibility, time, id2, version",
+            _ => "id1, link_type, visibility, time, id2, version, data",
+        };
+        let columns = if self.has_covering_index { covering } else { "id1, link_type, visibility, time" };
+        let index = format!("CREATE INDEX id1_type ON {links} ({columns})");
+        match self.dialect {
+            Dialect::Postgres => vec![
+                format!("ALTER TABLE {links} ADD PRIMARY KEY (link_type, id1, id2)"),
+                index,
+                format!(
+                    "ALTER TABLE {counts} ADD CONSTRAINT {}_pkey PRIMARY KEY (id, link_type)",
+                    self.counts
+                ),
+                format!("ALTER TABLE {nodes} ADD PRIMARY KEY (id)"),
+                // Without it the covering index cannot answer by itself, and plans are guesses.
+                format!("VACUUM (ANALYZE) {links}"),
+                format!("VACUUM (ANALYZE) {counts}"),
+                format!("VACUUM (ANALYZE) {nodes}"),
+            ],
+            Dialect::MySql => vec![index, format!("ANALYZE TABLE {links}, {counts}, {nodes}")],
+            Dialect::Sqlite => vec![index, "ANALYZE".to_owned()],
+            Dialect::Noop => Vec::new(),
+        }
+    }
+
+    /// Node ids continue from here.
+    pub fn restart_nodes(&self, next: i64) -> Vec<String> {
+        let nodes = self.nodes();
+        match self.dialect {
+            Dialect::Postgres => vec![format!("ALTER SEQUENCE {nodes}_id_seq RESTART WITH {next}")],
+            Dialect::MySql => vec![format!("ALTER TABLE {nodes} AUTO_INCREMENT = {next}")],
+            Dialect::Sqlite => vec![
+                format!("DELETE FROM sqlite_sequence WHERE name = '{nodes}'"),
+                format!("INSERT INTO sqlite_sequence (name, seq) VALUES ('{nodes}', {})", next - 1),
+            ],
+            Dialect::Noop => Vec::new(),
+        }
+    }
+
+    fn id(&self) -> &'static str {
+        match (self.id_type, self.dialect) {
+            (_, Dialect::Sqlite) => "INTEGER",
+            (IdType::Bigint, _) => "bigint",
+            (IdType::Numeric, _) => "numeric(20)",
+        }
+    }
+
+    fn data(&self) -> &'static str {
+        match (self.data_type, self.dialect) {
+            (DataType::Text, Dialect::MySql) => "mediumtext CHARACTER SET utf8mb4",
+            (DataType::Text, _) => "text",
+            (DataType::Bytes, Dialect::Postgres | Dialect::Noop) => "bytea",
+            (DataType::Bytes, Dialect::MySql) => "mediumblob",
+            (DataType::Bytes, Dialect::Sqlite) => "blob",
+        }
+    }
+
+    fn storage(&self) -> String {
+        self.fillfactor.map_or(String::new(), |percent| format!(" WITH (fillfactor = {percent})"))
+    }
+
+    /// The end of a table's definition: its key where rows must have one from the start.
+    fn table_end(&self, key: &str) -> String {
+        match self.dialect {
+            Dialect::Postgres | Dialect::Noop => format!("){}", self.storage()),
+            Dialect::MySql => format!(", PRIMARY KEY ({key})) ENGINE = InnoDB"),
+            Dialect::Sqlite => format!(", PRIMARY KEY ({key})) WITHOUT ROWID"),
+        }
+    }
+
+    fn create_links(&self) -> String {
+        let (links, id, data) = (self.links(), self.id(), self.data());
+        let columns = format!(
+            "CREATE TABLE {links} (id1 {id} NOT NULL, id2 {id} NOT NULL, link_type {id} NOT NULL, \
+             visibility smallint NOT NULL, data {data} NOT NULL, time bigint NOT NULL, version int NOT NULL"
+        );
+        let is_partitioned = self.partitions > 1;
+        match self.dialect {
+            Dialect::Postgres if is_partitioned => format!("{columns}) PARTITION BY HASH (id1)"),
+            Dialect::MySql if is_partitioned => {
+                let end = self.table_end("link_type, id1, id2");
+                format!("{columns}{end} PARTITION BY KEY (id1) PARTITIONS {}", self.partitions)
+            }
+            _ => format!("{columns}{}", self.table_end("link_type, id1, id2")),
+        }
+    }
+
+    fn create_counts(&self) -> String {
+        let (counts, id) = (self.counts(), self.id());
+        format!(
+            "CREATE TABLE {counts} (id {id} NOT NULL, link_type {id} NOT NULL, count bigint NOT NULL, \
+             time bigint NOT NULL, version bigint NOT NULL{}",
+            self.table_end("id, link_type")
+        )
+    }
+
+    fn create_nodes(&self) -> String {
+        let (nodes, data) = (self.nodes(), self.data());
+        let columns =
+            format!("type int NOT NULL, version bigint NOT NULL, time int NOT NULL, data {data} NOT NULL");
+        match self.dialect {
+            Dialect::Postgres | Dialect::Noop => {
+                format!("CREATE TABLE {nodes} (id bigserial, {columns}){}", self.storage())
+            }
+            Dialect::MySql => {
+                format!(
+                    "CREATE TABLE {nodes} (id bigint NOT NULL AUTO_INCREMENT PRIMARY KEY, {columns}) ENGINE = InnoDB"
+                )
+            }
+            Dialect::Sqlite => {
+                format!("CREATE TABLE {nodes} (id INTEGER PRIMARY KEY AUTOINCREMENT, {columns})")
+            }
+        }
+    }
+}
+
+fn partitions(properties: &Properties, dialect: Dialect) -> Result<u32> {
+    let partitions = properties.or("partitions", 1)?;
+    let most = if dialect == Dialect::Sqlite { 1 } else { PARTITIONS_MAX };
+    if (1..=most).contains(&partitions) {
+        return Ok(partitions);
+    }
+    Err(properties.wrong("partitions", format!("{partitions} is not between 1 and {most} here")))
+}
+
+fn fillfactor(properties: &Properties, dialect: Dialect) -> Result<Option<u8>> {
+    let fillfactor: Option<u8> = properties.optional("fillfactor")?;
+    if fillfactor.is_some_and(|percent| !(10..=100).contains(&percent) || dialect != Dialect::Postgres) {
+        return Err(properties.wrong("fillfactor", "is from 10 to 100, and PostgreSQL's only".to_owned()));
+    }
+    Ok(fillfactor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schema(definitions: &[&str], dialect: Dialect) -> Result<Schema> {
+        let mut properties = Properties::default();
+        definitions.iter().for_each(|definition| properties.define(definition).unwrap());
+        Schema::new(&properties, dialect)
+    }
+
+    #[test]
+    fn choices_show_in_the_tables() {
+        let plain = schema(&[], Dialect::Postgres).unwrap().create_tables();
+        assert_eq!(plain[0], "CREATE SCHEMA IF NOT EXISTS linkdb0");
+        assert!(plain[1].starts_with("CREATE TABLE linkdb0.linktable (id1 bigint NOT NULL"), "{}", plain[1]);
+        let chosen = ["id_type=numeric", "data_type=text", "partitions=16", "fillfactor=80"];
+        let chosen = schema(&chosen, Dialect::Postgres).unwrap().create_tables();
+        assert!(chosen[1].contains("id1 numeric(20)") && chosen[1].ends_with("PARTITION BY HASH (id1)"));
+        assert_eq!(chosen.len(), 4 + 16);
+        assert!(chosen[19].ends_with("FOR VALUES WITH (MODULUS 16, REMAINDER 15) WITH (fillfactor = 80)"));
+    }
+
+    #[test]
+    fn what_a_database_lacks_is_refused() {
+        let message = |definition: &str, dialect| schema(&[definition], dialect).unwrap_err().to_string();
+        assert!(message("partitions=16", Dialect::Sqlite).contains("16 is not between 1 and 1 here"));
+        assert!(message("fillfactor=80", Dialect::MySql).contains("PostgreSQL's only"));
+        assert!(message("dbcount=2", Dialect::Postgres).contains("only 1 works"));
+        assert!(message("linktable=a;b", Dialect::Postgres).contains("not a plain name"));
+    }
+}

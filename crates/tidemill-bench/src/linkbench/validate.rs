@@ -1,0 +1,55 @@
+//! Does the graph hold together? Asked after a load and after a run.
+
+use super::schema::Schema;
+use super::settings::Settings;
+use crate::error::Result;
+use crate::suite::Check;
+use crate::target::{Connection, Dialect};
+
+/// Up to this size every list is compared with its count, above only their sums are.
+const LINKS_EACH_MAX: i64 = 20_000_000;
+
+/// After a load the totals are those of the plan as well; after requests only the invariants hold.
+pub fn validate(
+    connection: &mut dyn Connection,
+    settings: &Settings,
+    schema: &Schema,
+    is_fresh: bool,
+) -> Result<Vec<Check>> {
+    if schema.dialect == Dialect::Noop {
+        return Ok(Vec::new());
+    }
+    let mut ask = |sql: String| connection.query_int(&sql);
+    let (links, counts, nodes) = (schema.links(), schema.counts(), schema.nodes());
+    let counted = ask(format!("SELECT coalesce(sum(count), 0) FROM {counts}"))?;
+    let visible = ask(format!("SELECT count(*) FROM {links} WHERE visibility = 1"))?;
+    let mut checks = vec![check("counts equal visible links", counted, visible)];
+    if settings.graph.plan().links <= LINKS_EACH_MAX {
+        let wrong = ask(format!(
+            "SELECT count(*) FROM {counts} c WHERE c.count <> (SELECT count(*) FROM {links} l \
+         WHERE l.id1 = c.id AND l.link_type = c.link_type AND l.visibility = 1)"
+        ))?;
+        checks.push(check("counts that differ from their lists", wrong, 0));
+    }
+    if is_fresh {
+        let plan = settings.graph.plan();
+        checks.push(check("links are as planned", ask(format!("SELECT count(*) FROM {links}"))?, plan.links));
+        checks.push(check(
+            "count rows are as planned",
+            ask(format!("SELECT count(*) FROM {counts}"))?,
+            plan.counts,
+        ));
+        if settings.properties.or("generate_nodes", true).unwrap_or(true) {
+            checks.push(check(
+                "nodes are as planned",
+                ask(format!("SELECT count(*) FROM {nodes}"))?,
+                plan.nodes,
+            ));
+        }
+    }
+    Ok(checks)
+}
+
+fn check(name: &str, seen: i64, expected: i64) -> Check {
+    Check { name: name.to_owned(), passed: seen == expected, detail: format!("{seen}, expected {expected}") }
+}

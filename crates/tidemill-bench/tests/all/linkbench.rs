@@ -1,0 +1,104 @@
+//! LinkBench by its command line, with the original's files.
+
+use crate::bench::{bench, result, write};
+
+/// Few links, so that a load takes a moment.
+const WORKLOAD: &str = "# a small graph
+maxid1 = 301
+startid1 = 1
+link_type_count = 2
+nlinks_func = com.facebook.LinkBench.distributions.ZipfDistribution
+nlinks_shape = 0.8
+nlinks_mean = 5 \n
+";
+
+#[test]
+fn the_plan_needs_no_database_and_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let ran =
+        bench(folder.path(), &["linkbench", "plan", "--preset", "fb2011", "--nodes", "100000000", "--json"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let plan: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    let links = plan["links"].as_i64().unwrap() as f64;
+    assert!((links / 437_452_202.0 - 1.0).abs() < 0.005, "{links}");
+    assert!(plan["source"].as_str().unwrap().starts_with("built-in fit of the 2011 distributions"));
+    assert_eq!(plan["largest"][0]["links"], 961_964);
+}
+
+#[test]
+fn the_original_s_files_load_and_request() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("config")).unwrap();
+    write(folder.path(), "config/FBWorkload.properties", WORKLOAD);
+    let config = "workload_file = config/FBWorkload.properties\nloaders = 2\nrequesters = 2\nrequests = 300\ndebuglevel = INFO\n";
+    let config = write(folder.path(), "config/LinkConfigSqlite.properties", config);
+    let target = ["--target", "sqlite:graph.db", "--preset", "fb2017", "-c", &config, "--original-log"];
+    let csv = folder.path().join("stats.csv");
+    let ran =
+        bench(folder.path(), &[&["linkbench", "load", "--csvstats", "stats.csv"][..], &target].concat());
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains("LOAD PHASE COMPLETED. Loaded 300 nodes (Expected 300)"), "{}", ran.out);
+    assert!(
+        ran.out.contains("without effect here: debuglevel") && ran.out.starts_with("INFO 20"),
+        "{}",
+        ran.out
+    );
+    let header = "op,count,p25_low,p25_high,";
+    assert!(std::fs::read_to_string(&csv).unwrap().starts_with(header));
+    let again = bench(folder.path(), &[&["linkbench", "load"][..], &target].concat());
+    assert!(again.code == 2 && again.err.contains("already exists"), "{}", again.err);
+
+    let output = folder.path().join("result.json");
+    let request = ["linkbench", "request", "--output", "result.json", "--compat=multiget,history"];
+    let ran = bench(folder.path(), &[&request[..], &target].concat());
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    for line in ["REQUEST PHASE COMPLETED. 600 requests done", "check passed: counts equal visible links"] {
+        assert!(ran.out.contains(line), "{}", ran.out);
+    }
+    assert!(ran.out.contains("reproduced flaws of the original: multiget, history"), "{}", ran.out);
+    let kept = result(output.to_str().unwrap());
+    assert_eq!((kept.parameters["requests"].as_str(), kept.blemish()), ("300", None));
+    let fresh = bench(folder.path(), &[&["linkbench", "validate", "--fresh"][..], &target].concat());
+    assert!(fresh.code == 2 && fresh.out.contains("check FAILED: links are as planned"), "{}", fresh.out);
+}
+
+#[test]
+fn it_is_a_suite_like_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let graph = ["--target", "sqlite:graph.db", "-p", "nodes=300", "-p"];
+    let define = "define=nlinks_func=Zipf,nlinks_shape=0.8,nlinks_mean=5";
+    let graph = [&graph[..], &[define]].concat();
+    let ran = bench(folder.path(), &[&["prepare", "linkbench"][..], &graph].concat());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let run = ["run", "linkbench", "--closed", "-t", "200", "-c", "2", "--warmup", "0s", "-o", "r.json"];
+    let ran = bench(folder.path(), &[&run[..], &graph].concat());
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(
+        ran.out.contains("GET_LINKS_LIST") && ran.out.contains("right: counts equal visible links"),
+        "{}",
+        ran.out
+    );
+}
+
+#[test]
+fn wrong_input_is_told_with_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = write(folder.path(), "c.properties", "maxid1 = 100\nrequestors = 3\n");
+    let message = |arguments: &[&str]| {
+        let ran = bench(folder.path(), &[&["linkbench"], arguments].concat());
+        assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
+        ran.err
+    };
+    let unknown = message(&["plan", "-c", &file]);
+    assert!(
+        unknown.contains("c.properties:2)") && unknown.contains("did you mean \"requesters\"?"),
+        "{unknown}"
+    );
+    assert!(message(&["plan", "-D", "maxid1=x"]).contains("\"x\" is not a whole number"));
+    assert!(message(&["plan", "--data-file", "none.dat"]).contains("none.dat: No such file"));
+    assert!(message(&["plan", "--compat=x"]).contains("\"x\" is not known; there are all, write-uncorr"));
+    assert!(message(&["request", "--nodes", "10"]).contains("no target: give --target URL"));
+    let missing =
+        bench(folder.path(), &["linkbench", "request", "--nodes", "10", "--target", "sqlite:empty.db"]);
+    assert!(missing.code == 2 && missing.err.contains("no such table"), "{}", missing.err);
+}
