@@ -16,5 +16,6 @@ pub mod stats;
 pub mod suite;
 pub mod target;
 pub mod threshold;
+mod usl;
 
 pub use command::{Arguments, main};

@@ -14,6 +14,7 @@ use std::sync::Arc;
 pub use load::{Load, copy_text};
 pub use rows::{Cell, Rows};
 pub use url::Url;
+pub(crate) use url::without_passwords;
 
 use crate::error::{Error, Result};
 

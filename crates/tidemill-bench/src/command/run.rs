@@ -14,7 +14,7 @@ use crate::report::matrix::Matrix;
 use crate::report::text::report;
 use crate::result::{ResultFile, TargetRecord};
 use crate::run::{Pace, Plan, cpu_seconds, run};
-use crate::target::Target;
+use crate::target::{Target, without_passwords};
 use crate::threshold::Threshold;
 
 /// How long the generator is measured against nothing.
@@ -79,7 +79,8 @@ impl Experiment {
     pub fn measure(&self, repeats: usize, progress_s: u64) -> Result<ResultFile> {
         let Experiment { suite, context, plan } = self;
         let mut result = ResultFile::new(suite.name(), TargetRecord::of(&context.target)?, plan);
-        result.parameters.clone_from(&context.parameters);
+        let recorded = |(name, value): (&String, &String)| (name.clone(), without_passwords(value));
+        result.parameters = context.parameters.iter().map(recorded).collect();
         let hint = |error: Error| match error.code() {
             Some("42P01" | "42S02") => Error::Wrong(format!(
                 "{error}\nmake the tables first: tidemill bench prepare {}",

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::matrix::{Matrix, SHOWN, Shown};
+use super::matrix::{Matrix, RATE, SHOWN, Shown};
 use super::plot::{Plot, Series, escaped};
 use super::text;
 use crate::histogram::Histogram;
@@ -36,6 +36,7 @@ pub fn page(results: &[ResultFile]) -> String {
     );
     if let Some(matrix) = Matrix::of(results) {
         heat_maps(&mut out, &matrix);
+        out.push_str(&scalability(&matrix).svg());
     }
     for result in results {
         one(&mut out, result);
@@ -164,6 +165,29 @@ fn heat_maps(out: &mut String, matrix: &Matrix<'_>) {
             out.push_str("</tr>\n");
         }
         out.push_str("</table>\n");
+    }
+}
+
+/// What was measured over clients, and the law that fits it.
+fn scalability(matrix: &Matrix<'_>) -> Plot {
+    let mut series = Vec::new();
+    for (name, fit) in matrix.fits() {
+        let cells = matrix.rows.iter().find(|(row, _)| row == name).map(|(_, cells)| cells.iter().flatten());
+        let point = |result: &&ResultFile| Some((result.plan.clients as f64, RATE.value(result)?));
+        let points: Vec<(f64, f64)> = cells.into_iter().flatten().filter_map(point).collect();
+        let most = points.iter().map(|(clients, _)| *clients).fold(1.0, f64::max);
+        let law =
+            (0..=100).map(|i| 1.0 + (most - 1.0) * f64::from(i) / 100.0).map(|n| (n, fit.rate(n))).collect();
+        series.push(Series { name: format!("{name} measured"), points });
+        series.push(Series { name: format!("{name} fitted"), points: law });
+    }
+    Plot {
+        title: "Operations a second over clients, and the universal scalability law".to_owned(),
+        x_label: "clients",
+        y_label: "a second",
+        is_y_logarithmic: false,
+        x_marks: Vec::new(),
+        series,
     }
 }
 

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use crate::figure::{ms, percent};
 use crate::result::ResultFile;
-use crate::run::Tally;
+use crate::run::{Pace, Tally};
+use crate::usl::Usl;
 
 /// What a matrix shows.
 pub struct Shown {
@@ -13,16 +14,18 @@ pub struct Shown {
     text: fn(f64) -> String,
 }
 
+pub const RATE: Shown = Shown {
+    name: "rate a second",
+    of: |t, s| if s > 0.0 { t.processed as f64 / s } else { 0.0 },
+    text: |v| format!("{v:.1}"),
+};
+
 pub const SHOWN: [Shown; 5] = [
     Shown { name: "late %", of: |t, _| percent(t.late, t.processed), text: |v| format!("{v:.2}") },
     Shown { name: "skipped %", of: |t, _| percent(t.skipped, t.asked()), text: |v| format!("{v:.2}") },
     Shown { name: "p50 ms", of: |t, _| t.response.quantile(0.5) as f64, text: ms },
     Shown { name: "p99 ms", of: |t, _| t.response.quantile(0.99) as f64, text: ms },
-    Shown {
-        name: "rate a second",
-        of: |t, s| if s > 0.0 { t.processed as f64 / s } else { 0.0 },
-        text: |v| format!("{v:.1}"),
-    },
+    RATE,
 ];
 
 /// Results laid out by their points. A third thing that varies, and more, is part of the row's name.
@@ -81,7 +84,31 @@ impl<'a> Matrix<'a> {
                 let _ = writeln!(out, "{name:<16}{cells}");
             }
         }
+        for (name, fit) in self.fits() {
+            let best = fit
+                .best_clients()
+                .map_or("no end in sight".to_owned(), |n| format!("best at {n:.0} clients"));
+            let _ = writeln!(
+                out,
+                "\nscalability {name}: {:.1} a second of one client, contention {:.4}, coherency {:.6}, {best}",
+                fit.lambda, fit.sigma, fit.kappa
+            );
+        }
         out
+    }
+
+    /// The scalability law over clients, by row: only of closed loops, as the others do what they are asked for.
+    pub fn fits(&self) -> Vec<(&str, Usl)> {
+        if self.column_name != "clients" {
+            return Vec::new();
+        }
+        fn fit<'m>((name, cells): &'m (String, Vec<Option<&ResultFile>>)) -> Option<(&'m str, Usl)> {
+            let is_closed = |result: &&&ResultFile| result.plan.pace == Pace::Closed;
+            let point = |result: &&ResultFile| Some((result.plan.clients as f64, RATE.value(result)?));
+            let points: Vec<_> = cells.iter().flatten().filter(is_closed).filter_map(point).collect();
+            Some((name.as_str(), Usl::fit(&points)?))
+        }
+        self.rows.iter().filter_map(fit).collect()
     }
 
     fn down(&self) -> String {

@@ -1,7 +1,5 @@
 //! The report of one result as text.
 
-use std::fmt::Write;
-
 use crate::figure::{ms, percent};
 use crate::histogram::Histogram;
 use crate::result::ResultFile;
@@ -101,24 +99,12 @@ fn figures(out: &mut String, result: &ResultFile) {
 
 fn outcome_block(out: &mut String, outcome: &Outcome) {
     let total = outcome.record.total();
-    put(out, "");
-    put(
-        out,
-        "operation                  count      rate   late %  skipped %  failed       mean        p50        p95        p99      p99.9        max",
-    );
-    for (name, tally) in outcome.operations.iter().zip(&outcome.record.operations) {
-        if tally.asked() > 0 {
-            row(out, name, tally, &tally.response, outcome.elapsed_s);
-        }
-    }
-    row(out, "all: response", &total, &total.response, outcome.elapsed_s);
-    times(out, "all: service", &total.service);
-    times(out, "all: lag", &total.lag);
+    table(out, outcome, &total);
     let missed = percent(total.late + total.skipped, total.asked());
     put(
         out,
         &format!(
-            "late {}/{} ({:.3} %), skipped {} ({:.3} %), failed {} ({:.3} %), missed (late or skipped) {missed:.3} %, begun too late for the end {}",
+            "late {}/{} ({:.3} %), skipped {} ({:.3} %), failed {} ({:.3} %), missed (late or skipped) {missed:.3} %, due and never begun {}",
             total.late,
             total.processed,
             percent(total.late, total.processed),
@@ -147,21 +133,43 @@ fn outcome_block(out: &mut String, outcome: &Outcome) {
     }
 }
 
-fn row(out: &mut String, name: &str, tally: &Tally, times: &Histogram, elapsed_s: f64) {
-    let rate = if elapsed_s > 0.0 { tally.processed as f64 / elapsed_s } else { 0.0 };
-    let _ = writeln!(
-        out,
-        "{name:<22} {:>9} {rate:>9.1} {:>8.3} {:>10.3} {:>7} {}",
-        tally.processed,
-        percent(tally.late, tally.processed),
-        percent(tally.skipped, tally.asked()),
-        tally.failed,
-        columns(times)
+/// A row an operation, then all of them together by the three times.
+fn table(out: &mut String, outcome: &Outcome, total: &Tally) {
+    let names = outcome.operations.iter().map(|name| name.chars().count());
+    let width = names.max().unwrap_or(0).max("all: response".len());
+    let head = format!(
+        "\n{:<width$} {:>9} {:>9} {:>8} {:>10} {:>7} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} ms",
+        "operation",
+        "count",
+        "rate",
+        "late %",
+        "skipped %",
+        "failed",
+        "mean",
+        "p50",
+        "p95",
+        "p99",
+        "p99.9",
+        "max"
     );
-}
-
-fn times(out: &mut String, name: &str, times: &Histogram) {
-    let _ = writeln!(out, "{name:<70} {}", columns(times));
+    put(out, &head);
+    let operations = outcome.operations.iter().map(String::as_str).zip(&outcome.record.operations);
+    let asked = operations.filter(|(_, tally)| tally.asked() > 0);
+    for (name, tally) in asked.chain([("all: response", total)]) {
+        let rate = if outcome.elapsed_s > 0.0 { tally.processed as f64 / outcome.elapsed_s } else { 0.0 };
+        let line = format!(
+            "{name:<width$} {:>9} {rate:>9.1} {:>8.3} {:>10.3} {:>7} {}",
+            tally.processed,
+            percent(tally.late, tally.processed),
+            percent(tally.skipped, tally.asked()),
+            tally.failed,
+            columns(&tally.response)
+        );
+        put(out, &line);
+    }
+    for (name, times) in [("all: service", &total.service), ("all: lag", &total.lag)] {
+        put(out, &format!("{name:<width$} {:>47} {}", "", columns(times)));
+    }
 }
 
 fn columns(times: &Histogram) -> String {

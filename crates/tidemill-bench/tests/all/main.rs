@@ -1,5 +1,7 @@
 //! Against real databases: PostgreSQL and MariaDB where they are installed, SQLite always.
 
+#![allow(clippy::unwrap_used)]
+
 mod bench;
 mod fault;
 mod linkbench;
