@@ -65,9 +65,8 @@ fn solve(points: &[(f64, f64)], terms: [bool; 2]) -> Option<[f64; 3]> {
         }
         for k in (0..3).filter(|k| *k != i) {
             let factor = matrix[k][i] / matrix[i][i];
-            for j in i..4 {
-                matrix[k][j] -= factor * matrix[i][j];
-            }
+            let eliminated = matrix[i];
+            matrix[k].iter_mut().zip(eliminated).for_each(|(value, other)| *value -= factor * other);
         }
     }
     Some([0, 1, 2].map(|i| matrix[i][3] / matrix[i][i]))

@@ -152,7 +152,8 @@ fn start_mariadb() -> Option<Process> {
     let user = user_of(&folder, "mysql");
     let data = folder.path().join("data");
     let data_argument = format!("--datadir={}", data.display());
-    run(as_user(user, install).args([
+    // Installers that run at the same time would meet in /tmp.
+    run(as_user(user, install).env("TMPDIR", folder.path()).args([
         &data_argument,
         "--auth-root-authentication-method=normal",
         "--skip-test-db",
@@ -161,6 +162,7 @@ fn start_mariadb() -> Option<Process> {
     let socket = format!("--socket={}", folder.path().join("socket").display());
     let mut command = as_user(user, server);
     command
+        .env("TMPDIR", folder.path())
         .arg("--no-defaults")
         .args([data_argument, socket, format!("--port={port}"), "--bind-address=127.0.0.1".to_owned()])
         .args(["--innodb-flush-log-at-trx-commit=0", "--skip-grant-tables"]);

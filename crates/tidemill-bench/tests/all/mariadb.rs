@@ -24,7 +24,9 @@ impl MariaDb {
         let data = format!("--datadir={}", dir.path().join("data").display());
         let is_root = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
         let user = if is_root { vec!["--user=root"] } else { vec![] };
+        // Installers that run at the same time would meet in /tmp.
         let installed = Command::new(install)
+            .env("TMPDIR", dir.path())
             .args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", &data])
             .args(&user)
             .output()
@@ -32,6 +34,7 @@ impl MariaDb {
         assert!(installed.status.success(), "{}", String::from_utf8_lossy(&installed.stderr));
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let process = Command::new(server)
+            .env("TMPDIR", dir.path())
             .args(["--no-defaults", "--bind-address=127.0.0.1", "--innodb-flush-log-at-trx-commit=0", &data])
             .args([format!("--port={port}"), format!("--socket={}", dir.path().join("s").display())])
             .args(&user)
