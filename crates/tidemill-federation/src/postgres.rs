@@ -135,9 +135,25 @@ const GROUPED: &[Scalar] = &[
     Scalar::Uuid,
     Scalar::Oid,
 ];
+/// PostgreSQL has `min` and `max` of these.
+const EXTREMES: &[Scalar] = &[
+    Scalar::Int2,
+    Scalar::Int4,
+    Scalar::Int8,
+    Scalar::Float4,
+    Scalar::Float8,
+    Scalar::Text,
+    Scalar::Varchar,
+    Scalar::Name,
+    Scalar::Date,
+    Scalar::Time,
+    Scalar::Timestamp,
+    Scalar::Timestamptz,
+    Scalar::Oid,
+];
 const SUMMED: &[Scalar] = &[Scalar::Int2, Scalar::Int4, Scalar::Float4, Scalar::Float8];
 
-static CAPABILITIES: Capabilities = Capabilities {
+pub(crate) static CAPABILITIES: Capabilities = Capabilities {
     dialect: &PostgresDialect,
     label: "Remote SQL",
     comparisons: &Comparison::ALL,
@@ -150,8 +166,8 @@ static CAPABILITIES: Capabilities = Capabilities {
         Aggregate { name: "count", of: &[] },
         Aggregate { name: "sum", of: SUMMED },
         Aggregate { name: "avg", of: SUMMED },
-        Aggregate { name: "min", of: COMPARED },
-        Aggregate { name: "max", of: COMPARED },
+        Aggregate { name: "min", of: EXTREMES },
+        Aggregate { name: "max", of: EXTREMES },
     ],
     limit: true,
     sort: true,

@@ -136,8 +136,7 @@ async fn parquet_answers_as_a_table_of_ours() {
     );
     // One group of six is read.
     let plan = read(&ours.client, "EXPLAIN ANALYZE SELECT x FROM f WHERE id = 120").await.concat();
-    let scanned = plan.iter().find(|line| line.contains("Foreign Scan")).unwrap();
-    assert!(scanned.contains("rows=50"), "{scanned}");
+    assert!(plan.iter().any(|line| line.trim() == "Rows Removed by Filter: 49"), "{plan:?}");
 }
 
 #[tokio::test]
