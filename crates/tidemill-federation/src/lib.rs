@@ -16,6 +16,7 @@ pub mod server;
 pub mod snapshot;
 pub mod sqlite;
 pub mod table;
+mod thread;
 pub mod wrapper;
 
 pub use multi_tenant::MultiTenantTable;
