@@ -101,7 +101,7 @@ async fn fill(ours: &Ours, node: &Influx) {
         let sensor = (i % 5 > 0).then(|| ["a", "B", "b c", "é"][(i % 4) as usize]);
         let unit = (i % 7 > 0).then(|| ["V", "A"][(i % 2) as usize]);
         let v = (i % 4 > 0).then(|| (i * 37 % 1000) as f64 / 4.0 - 100.0);
-        let n = (i % 6 > 0 || v.is_none()).then(|| if i % 50 == 1 { 9_007_199_254_740_993 } else { i % 9 });
+        let n = (i % 6 > 0 || v.is_none()).then_some(if i % 50 == 1 { 9_007_199_254_740_993 } else { i % 9 });
         let ok = (i % 3 > 0).then_some(i % 2 == 0);
         let note = (i % 8 > 0).then(|| ["", "it's", "say \"a\"", "back\\slash"][(i % 4) as usize]);
         let mut tags = String::new();
