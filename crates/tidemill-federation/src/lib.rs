@@ -1,15 +1,22 @@
 //! Foreign servers: connectors, pushdown, execution.
 
+pub mod cell;
 pub mod connector;
 pub mod deparse;
+pub mod dialect;
+pub mod file;
+pub mod influx;
 pub mod multi_tenant;
+pub mod mysql;
 pub mod option;
 pub mod postgres;
 pub mod pushdown;
 pub mod scan;
 pub mod server;
 pub mod snapshot;
+pub mod sqlite;
 pub mod table;
+mod thread;
 pub mod wrapper;
 
 pub use multi_tenant::MultiTenantTable;

@@ -7,6 +7,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
 use datafusion::physical_plan::metrics::{
@@ -15,11 +16,9 @@ use datafusion::physical_plan::metrics::{
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::StreamExt;
-use tidemill_sql::name::quote_ident;
-use tidemill_sql::types::{Scalar, Type};
 
 use crate::connector::{Capabilities, Connector, RemoteColumn, RemoteQuery};
-use crate::deparse::is_text;
+use crate::dialect::{Dialect, Operand};
 use crate::snapshot::Snapshots;
 use crate::table::{ForeignColumn, TableDefinition};
 
@@ -31,6 +30,8 @@ pub struct RemoteSelect {
     pub columns: Vec<usize>,
     /// In the words of the other side; all have to hold.
     pub conditions: Vec<String>,
+    /// What is filtered here, and may save the other side reading.
+    pub pruning: Vec<Expr>,
     /// What aggregates are selected instead of the columns.
     pub aggregate: Option<RemoteAggregate>,
     pub order: Vec<String>,
@@ -45,63 +46,57 @@ pub struct RemoteAggregate {
 }
 
 impl RemoteSelect {
-    fn query(&self) -> RemoteQuery {
-        let (names, columns): (Vec<_>, Vec<_>) = match &self.aggregate {
-            Some(aggregate) => aggregate.items.iter().cloned().unzip(),
-            None => self.columns.iter().map(|place| self.plain(*place)).unzip(),
+    fn query(&self, capabilities: &Capabilities) -> RemoteQuery {
+        let dialect = capabilities.dialect;
+        let columns = match &self.aggregate {
+            Some(aggregate) => aggregate.items.iter().map(|(_, column)| column.clone()).collect(),
+            None => self.columns.iter().map(|place| self.remote(*place)).collect(),
         };
-        let relation = match self.table.remote_schema.as_str() {
-            "" => quote_always(&self.table.remote_table),
-            schema => format!("{}.{}", quote_always(schema), quote_always(&self.table.remote_table)),
-        };
-        let mut sql = format!("SELECT {} FROM {relation}", names.join(", "));
-        if !self.conditions.is_empty() {
-            sql += &format!(" WHERE {}", self.conditions.join(" AND "));
+        RemoteQuery {
+            sql: dialect.select(self),
+            columns,
+            table: self.table.name.clone(),
+            relation: self.relation(dialect),
+            definition: Arc::clone(&self.table),
+            pruning: self.pruning.clone(),
         }
-        if let Some(RemoteAggregate { keys: 1.., .. }) = &self.aggregate {
-            let keys = self.aggregate.iter().flat_map(|aggregate| 1..=aggregate.keys);
-            sql += &format!(" GROUP BY {}", keys.map(|key| key.to_string()).collect::<Vec<_>>().join(", "));
-        }
-        if !self.order.is_empty() {
-            sql += &format!(" ORDER BY {}", self.order.join(", "));
-        }
-        if let Some(rows) = self.limit {
-            sql += &format!(" LIMIT {rows}");
-        }
-        RemoteQuery { sql, columns, table: self.table.name.clone(), relation }
     }
 
-    /// A column of the table as it is.
-    fn plain(&self, place: usize) -> (String, RemoteColumn) {
-        let ForeignColumn { name, ty, remote } = self.table.columns[place].clone();
-        (quote_always(&remote), RemoteColumn { name, ty, remote })
+    /// What is selected.
+    pub fn items<D: Dialect + ?Sized>(&self, dialect: &D) -> Vec<String> {
+        match &self.aggregate {
+            Some(aggregate) => aggregate.items.iter().map(|(sql, _)| sql.clone()).collect(),
+            None => {
+                self.columns.iter().map(|place| dialect.name(&self.table.columns[*place].remote)).collect()
+            }
+        }
     }
 
-    /// What the server calls a column of the scan, and its type.
-    pub fn column(&self, index: usize) -> Option<(String, Type)> {
-        let (sql, column) = self.plain(*self.columns.get(index)?);
-        Some((sql, column.ty))
+    /// What it is selected from.
+    pub fn relation<D: Dialect + ?Sized>(&self, dialect: &D) -> String {
+        dialect.relation(&self.table.remote_schema, &self.table.remote_table)
+    }
+
+    fn remote(&self, place: usize) -> RemoteColumn {
+        let ForeignColumn { name, ty, remote, .. } = self.table.columns[place].clone();
+        RemoteColumn { name, ty, remote }
+    }
+
+    /// What the server calls a column of the scan.
+    pub fn column(&self, index: usize, capabilities: &Capabilities) -> Option<Operand> {
+        let column = self.table.columns.get(*self.columns.get(index)?)?;
+        Some(Operand { sql: capabilities.dialect.name(&column.remote), ty: column.ty, value: None })
     }
 
     /// A column as something to sort by; `None` if it is sorted in another way there.
-    pub fn ordered(&self, index: usize, capabilities: &Capabilities) -> Option<String> {
-        let (sql, ty) = self.column(index).filter(|(_, ty)| (capabilities.comparable)(*ty))?;
-        Some(if is_text(ty) { sql + capabilities.byte_order } else { sql })
+    pub fn ordered(&self, index: usize, capabilities: &Capabilities) -> Option<Operand> {
+        self.column(index, capabilities).filter(|operand| capabilities.orders(operand.ty))
     }
 
-    /// A column as something to group by; `None` if other values are equal there. Floats have two zeros.
+    /// A column as something to group by; `None` if other values are equal there.
     pub fn key(&self, index: usize, capabilities: &Capabilities) -> Option<(String, RemoteColumn)> {
-        let (sql, column) = self.plain(*self.columns.get(index)?);
-        let is_float = matches!(column.ty.scalar, Scalar::Float4 | Scalar::Float8);
-        ((capabilities.comparable)(column.ty) && !is_float).then_some((sql, column))
-    }
-}
-
-/// A name as the other side reads it, whatever words it keeps for itself.
-pub fn quote_always(name: &str) -> String {
-    match quote_ident(name) {
-        plain if plain == name => format!("\"{name}\""),
-        quoted => quoted,
+        let operand = self.column(index, capabilities).filter(|operand| capabilities.groups(operand.ty))?;
+        Some((capabilities.dialect.grouped(&operand), self.remote(*self.columns.get(index)?)))
     }
 }
 
@@ -134,7 +129,8 @@ impl ForeignScanExec {
             EmissionType::Incremental,
             Boundedness::Bounded,
         ));
-        let (query, metrics) = (Arc::new(select.query()), ExecutionPlanMetricsSet::new());
+        let query = Arc::new(select.query(connector.capabilities()));
+        let metrics = ExecutionPlanMetricsSet::new();
         Self { select, query, connector, batch_rows, properties, metrics }
     }
 

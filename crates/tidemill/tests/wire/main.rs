@@ -23,3 +23,4 @@ mod transaction;
 mod transcript;
 mod view;
 mod window;
+mod wrapper;
