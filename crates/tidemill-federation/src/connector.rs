@@ -4,11 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use datafusion::execution::SendableRecordBatchStream;
-use tidemill_sql::Result;
 use tidemill_sql::statement::ImportSelection;
 use tidemill_sql::types::Type;
+use tidemill_sql::{Result, SqlError};
 
 use crate::snapshot::Shared;
 
@@ -60,6 +61,30 @@ pub struct ImportedColumn {
     pub not_null: bool,
 }
 
+/// Rows on their way into a table there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Insertion {
+    /// The foreign table, as errors name it.
+    pub table: String,
+    /// The relation of the other side, as it is written there.
+    pub relation: String,
+    /// The columns that get values, in the order of the batches.
+    pub columns: Vec<RemoteColumn>,
+}
+
+/// A transaction that writes on a server. It is rolled back when it is dropped before its commit.
+#[async_trait]
+pub trait Writer: Send {
+    /// Adds rows with the columns of the insertion.
+    async fn insert(&mut self, into: &Insertion, rows: &RecordBatch) -> Result<()>;
+
+    /// An UPDATE or a DELETE in the server's words; how many rows it has changed.
+    async fn execute(&mut self, statement: &RemoteQuery) -> Result<u64>;
+
+    /// Makes it last. It is of no further use.
+    async fn commit(&mut self) -> Result<()>;
+}
+
 /// One server as one user reaches it. It holds the connections that are free.
 #[async_trait]
 pub trait Connector: Send + Sync + fmt::Debug {
@@ -78,4 +103,20 @@ pub trait Connector: Send + Sync + fmt::Debug {
 
     /// The tables of a schema there; `None` if there is no such schema. A column whose type there is none of here is an error.
     async fn tables(&self, schema: &str, selection: &ImportSelection) -> Result<Option<Vec<ImportedTable>>>;
+
+    /// One round trip to the server on a connection of its own, which is kept for the next; an error of class 08 says that
+    /// the server is not there. What is local always is.
+    async fn probe(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Connections that are open.
+    fn connections(&self) -> usize {
+        0
+    }
+
+    /// Begins a transaction that writes, for servers that can be written to.
+    async fn begin(&self) -> Result<Box<dyn Writer>> {
+        Err(SqlError::unsupported("foreign tables of this kind of server are only read"))
+    }
 }

@@ -2,7 +2,10 @@
 
 pub mod connector;
 pub mod deparse;
+pub mod health;
+pub mod keepalive;
 pub mod multi_tenant;
+pub mod node;
 pub mod option;
 pub mod postgres;
 pub mod pushdown;
@@ -10,7 +13,9 @@ pub mod scan;
 pub mod server;
 pub mod snapshot;
 pub mod table;
+pub mod watched;
 pub mod wrapper;
+pub mod write;
 
 pub use multi_tenant::MultiTenantTable;
 pub use option::{Options, Place};

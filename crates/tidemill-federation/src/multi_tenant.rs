@@ -22,6 +22,7 @@ use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError, SqlState};
 
 use crate::connector::Connector;
+use crate::node::OfTable;
 use crate::option::{Check, OptionSpec, Options, Place, Support};
 use crate::table::ForeignTable;
 
@@ -41,7 +42,20 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec::new("dbname", &[Place::Server], Check::Text, OWN_SERVERS),
     OptionSpec::new("user", &[Place::UserMapping], Check::Text, OWN_SERVERS),
     OptionSpec::new("password", &[Place::UserMapping], Check::Text, OWN_SERVERS),
+    OptionSpec::new(ON_DEAD_NODE, &[Place::Table], Check::OneOf(&["error", "skip"]), Support::Yes),
+    OptionSpec::new(MAX_SKIPPED_NODES, &[Place::Table], Check::Quantity, Support::Yes),
 ];
+
+const ON_DEAD_NODE: &str = "on_dead_node";
+const MAX_SKIPPED_NODES: &str = "max_skipped_nodes";
+
+/// What the options of a multi-tenant table say about nodes that are not there.
+pub fn dead_nodes(options: &Options) -> OfTable {
+    OfTable {
+        skip: options.get(ON_DEAD_NODE).map(|policy| policy == "skip"),
+        skipped_max: options.get(MAX_SKIPPED_NODES).and_then(|max| max.trim().parse().ok()),
+    }
+}
 
 /// There is nothing to connect to: the children have servers.
 pub fn no_connector(name: &str, _: &Options, _: &Options) -> Result<Arc<dyn Connector>> {

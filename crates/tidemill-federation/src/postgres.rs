@@ -4,6 +4,7 @@ mod connect;
 mod error;
 mod import;
 mod scan;
+mod write;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError, SqlState};
 use tokio_postgres::Config;
 
-use crate::connector::{Capabilities, Connector, ImportedTable, RemoteQuery};
+use crate::connector::{Capabilities, Connector, ImportedTable, RemoteQuery, Writer};
 use crate::option::{Check, OptionSpec, Options, Place, Support, parse_bool};
 use crate::snapshot::Shared;
 use connect::Pool;
@@ -209,5 +210,17 @@ impl Connector for Postgres {
 
     async fn tables(&self, schema: &str, selection: &ImportSelection) -> Result<Option<Vec<ImportedTable>>> {
         import::tables(&self.pool, schema, selection).await
+    }
+
+    async fn probe(&self) -> Result<()> {
+        self.pool.probe().await
+    }
+
+    fn connections(&self) -> usize {
+        self.pool.connections()
+    }
+
+    async fn begin(&self) -> Result<Box<dyn Writer>> {
+        Ok(Box::new(write::Transaction::begin(&self.pool).await?))
     }
 }

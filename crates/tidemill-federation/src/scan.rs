@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
@@ -14,12 +15,15 @@ use datafusion::physical_plan::metrics::{
 };
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
-use futures::StreamExt;
+use futures::{StreamExt, stream};
 use tidemill_sql::name::quote_ident;
+use tidemill_sql::planner::plan_error;
 use tidemill_sql::types::{Scalar, Type};
 
 use crate::connector::{Capabilities, Connector, RemoteColumn, RemoteQuery};
 use crate::deparse::is_text;
+use crate::health::is_absence;
+use crate::node::{DeadNodes, Member, Node, Nodes, State};
 use crate::snapshot::Snapshots;
 use crate::table::{ForeignColumn, TableDefinition};
 
@@ -50,10 +54,7 @@ impl RemoteSelect {
             Some(aggregate) => aggregate.items.iter().cloned().unzip(),
             None => self.columns.iter().map(|place| self.plain(*place)).unzip(),
         };
-        let relation = match self.table.remote_schema.as_str() {
-            "" => quote_always(&self.table.remote_table),
-            schema => format!("{}.{}", quote_always(schema), quote_always(&self.table.remote_table)),
-        };
+        let relation = self.table.relation();
         let mut sql = format!("SELECT {} FROM {relation}", names.join(", "));
         if !self.conditions.is_empty() {
             sql += &format!(" WHERE {}", self.conditions.join(" AND "));
@@ -105,8 +106,17 @@ pub fn quote_always(name: &str) -> String {
     }
 }
 
+/// Where a scan reads, and what happens if nobody is there.
+#[derive(Debug, Clone)]
+pub struct Place {
+    pub server: String,
+    pub member: Option<Member>,
+    pub dead_nodes: DeadNodes,
+}
+
 /// Reads the rows of a query that a foreign server runs.
 pub struct ForeignScanExec {
+    place: Arc<Place>,
     select: RemoteSelect,
     query: Arc<RemoteQuery>,
     connector: Arc<dyn Connector>,
@@ -127,6 +137,7 @@ impl ForeignScanExec {
         connector: Arc<dyn Connector>,
         schema: SchemaRef,
         batch_rows: usize,
+        place: Arc<Place>,
     ) -> Self {
         let properties = Arc::new(PlanProperties::new(
             EquivalenceProperties::new(schema),
@@ -135,12 +146,28 @@ impl ForeignScanExec {
             Boundedness::Bounded,
         ));
         let (query, metrics) = (Arc::new(select.query()), ExecutionPlanMetricsSet::new());
-        Self { select, query, connector, batch_rows, properties, metrics }
+        Self { place, select, query, connector, batch_rows, properties, metrics }
     }
 
     /// The same server and table, asked for something else.
     pub fn with_select(&self, select: RemoteSelect, schema: SchemaRef) -> Self {
-        Self::new(select, Arc::clone(&self.connector), schema, self.batch_rows)
+        Self::new(select, Arc::clone(&self.connector), schema, self.batch_rows, Arc::clone(&self.place))
+    }
+
+    pub fn server(&self) -> &str {
+        &self.place.server
+    }
+
+    pub fn member(&self) -> Option<&Member> {
+        self.place.member.as_ref()
+    }
+
+    pub fn dead_nodes(&self) -> DeadNodes {
+        self.place.dead_nodes
+    }
+
+    pub fn query(&self) -> &Arc<RemoteQuery> {
+        &self.query
     }
 
     pub fn connector(&self) -> &Arc<dyn Connector> {
@@ -208,22 +235,81 @@ impl ExecutionPlan for ForeignScanExec {
         let baseline = BaselineMetrics::new(&self.metrics, partition);
         let bytes = MetricBuilder::new(&self.metrics).counter("remote_bytes", partition);
         let schema = self.schema();
+        let nodes = context.session_config().get_extension::<Nodes>();
+        let node = nodes.as_ref().and_then(|nodes| nodes.find(&self.query)).cloned();
+        let counting = node.clone();
+        let counted = move |count| {
+            bytes.add(count);
+            if let Some(node) = &counting {
+                node.count_bytes(count);
+            }
+        };
+        if let Some(node) = &node {
+            node.begin();
+        }
         let rows = Arc::clone(&self.connector).rows(
             Arc::clone(&self.query),
             Arc::clone(&schema),
             self.batch_rows,
             Snapshots::find(&context, &self.connector),
-            Box::new(move |count| bytes.add(count)),
+            Box::new(counted),
         );
-        let counted = rows.inspect(move |batch| {
-            if let Ok(batch) = batch {
-                baseline.record_output(batch.num_rows());
-            }
-        });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, counted)))
+        let reading = nodes.zip(node).map(|(nodes, node)| Reading { nodes, node });
+        let reported =
+            stream::unfold((rows, reading, baseline), |(mut rows, reading, baseline)| async move {
+                let batch = rows.next().await;
+                if let Some(Ok(batch)) = &batch {
+                    baseline.record_output(batch.num_rows());
+                }
+                let batch = match &reading {
+                    Some(reading) => reading.note(batch),
+                    None => batch,
+                };
+                Some((batch?, (rows, reading, baseline)))
+            });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, reported)))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())
+    }
+}
+
+/// A scan that the statement's report follows to its end.
+struct Reading {
+    nodes: Arc<Nodes>,
+    node: Arc<Node>,
+}
+
+impl Reading {
+    /// A server that is not there may be left out: then its rows end here.
+    fn note(&self, batch: Option<Result<RecordBatch>>) -> Option<Result<RecordBatch>> {
+        match batch {
+            Some(Ok(batch)) => {
+                self.node.count_rows(batch.num_rows());
+                Some(Ok(batch))
+            }
+            Some(Err(error)) => {
+                let error = plan_error(error);
+                let ended = match is_absence(&error) {
+                    true => self.nodes.skip(&self.node, error),
+                    false => {
+                        self.node.end(State::Failed, Some(error.clone()));
+                        Err(error)
+                    }
+                };
+                ended.err().map(|error| Err(DataFusionError::External(Box::new(error))))
+            }
+            None => {
+                self.node.end(State::Complete, None);
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.node.end(State::Stopped, None);
     }
 }

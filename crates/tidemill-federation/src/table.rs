@@ -20,8 +20,9 @@ use tidemill_sql::types::Type;
 
 use crate::connector::Connector;
 use crate::deparse::Deparser;
+use crate::node::{DeadNodes, Member};
 use crate::pushdown::Pushdown;
-use crate::scan::{ForeignScanExec, RemoteSelect};
+use crate::scan::{ForeignScanExec, Place, RemoteSelect, quote_always};
 
 /// A foreign table: what it is called and typed here, and there.
 #[derive(Debug, Clone)]
@@ -41,6 +42,14 @@ pub struct ForeignColumn {
 }
 
 impl TableDefinition {
+    /// What the other side calls it.
+    pub fn relation(&self) -> String {
+        match self.remote_schema.as_str() {
+            "" => quote_always(&self.remote_table),
+            schema => format!("{}.{}", quote_always(schema), quote_always(&self.remote_table)),
+        }
+    }
+
     pub fn schema(&self) -> Schema {
         Schema::new(self.columns.iter().map(|column| column.ty.field(&column.name)).collect::<Vec<_>>())
     }
@@ -52,6 +61,9 @@ pub struct ForeignTable {
     connector: Arc<dyn Connector>,
     schema: SchemaRef,
     pushdown: Pushdown,
+    server: String,
+    /// Of a child of a multi-tenant table.
+    member: Option<Member>,
 }
 
 impl fmt::Debug for ForeignTable {
@@ -63,7 +75,13 @@ impl fmt::Debug for ForeignTable {
 impl ForeignTable {
     pub fn new(definition: Arc<TableDefinition>, connector: Arc<dyn Connector>, pushdown: Pushdown) -> Self {
         let schema = Arc::new(definition.schema());
-        Self { definition, connector, schema, pushdown }
+        Self { definition, connector, schema, pushdown, server: String::new(), member: None }
+    }
+
+    /// On a server of this name, and the child of a multi-tenant table if it is one.
+    pub fn on(mut self, server: &str, member: Option<Member>) -> Self {
+        (self.server, self.member) = (server.to_string(), member);
+        self
     }
 
     fn sends_limit(&self) -> bool {
@@ -134,7 +152,15 @@ impl TableProvider for ForeignTable {
         };
         let schema = Arc::new(self.schema.project(&columns)?);
         let batch_rows = session.config().batch_size();
-        let scan = ForeignScanExec::new(select, Arc::clone(&self.connector), Arc::clone(&schema), batch_rows);
+        let of_session = session.config().get_extension::<DeadNodes>();
+        let of_table = self.member.as_ref().map(|member| member.dead_nodes).unwrap_or_default();
+        let place = Place {
+            server: self.server.clone(),
+            member: self.member.clone(),
+            dead_nodes: of_session.map(|dead_nodes| *dead_nodes).unwrap_or_default().of_table(of_table),
+        };
+        let connector = Arc::clone(&self.connector);
+        let scan = ForeignScanExec::new(select, connector, Arc::clone(&schema), batch_rows, Arc::new(place));
         let Some(predicate) = conjunction(rest) else { return Ok(Arc::new(scan)) };
         let predicate = session.create_physical_expr(predicate, &Arc::clone(&schema).to_dfschema()?)?;
         let filtered = Arc::new(FilterExec::try_new(predicate, Arc::new(scan))?);

@@ -17,6 +17,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
 use parking_lot::Mutex;
 use sqlparser::ast;
+use tidemill_federation::node::Nodes;
 use tidemill_federation::pushdown::Pushdown;
 use tidemill_sql::function::cast;
 use tidemill_sql::planner::{self, SessionVars, plan_error};
@@ -77,6 +78,8 @@ impl Planner {
         state.config_mut().set_extension(Arc::clone(&self.snapshots));
         state.config_mut().options_mut().extensions.insert(self.vars.clone());
         state.config_mut().options_mut().extensions.insert(self.pushdown());
+        let dead_nodes = self.snapshots.session().settings.current().dead_nodes;
+        state.config_mut().set_extension(Arc::new(dead_nodes));
         state.mark_start_execution();
         state
     }
@@ -152,6 +155,8 @@ pub struct Running {
     pub stream: SendableRecordBatchStream,
     /// What its functions have changed in the session is to be taken over at its end.
     pub snapshots: Option<Arc<Snapshots>>,
+    /// The foreign tables that it reads.
+    pub nodes: Option<Arc<Nodes>>,
 }
 
 /// What a query sees: the snapshot of its transaction, or one of the moment, and what the transaction has written.
@@ -192,6 +197,7 @@ pub struct Ready {
     fields: Fields,
     context: TaskContext,
     snapshots: Option<Arc<Snapshots>>,
+    nodes: Option<Arc<Nodes>>,
 }
 
 /// As [`run`], up to the start.
@@ -217,17 +223,21 @@ pub async fn ready(
     if let Some(foreign) = tidemill_federation::snapshot::Snapshots::of(&physical) {
         config.set_extension(Arc::new(foreign));
     }
+    let nodes = Nodes::of(&physical).map(Arc::new);
+    if let Some(nodes) = &nodes {
+        config.set_extension(Arc::clone(nodes));
+    }
     *state.config_mut() = config;
     let pool = QueryMemory::new(Arc::clone(&server.memory), memory_limit_bytes);
     let runtime = RuntimeEnvBuilder::from_runtime_env(state.runtime_env()).with_memory_pool(Arc::new(pool));
     let context = TaskContext::from(&state).with_runtime(runtime.build_arc().map_err(plan_error)?);
     let snapshots = state.config().get_extension::<Snapshots>();
-    Ok(Ready { physical, fields, context, snapshots })
+    Ok(Ready { physical, fields, context, snapshots, nodes })
 }
 
 impl Ready {
     pub fn run(self) -> Result<Running> {
-        let Self { physical, fields, context, snapshots } = self;
+        let Self { physical, fields, context, snapshots, nodes } = self;
         let stream =
             datafusion::physical_plan::execute_stream(physical, Arc::new(context)).map_err(plan_error)?;
         let schema = named_types(&fields, &stream.schema());
@@ -238,7 +248,7 @@ impl Ready {
             Ok(RecordBatch::try_new_with_options(Arc::clone(&relabelled), columns, &options)?)
         });
         let stream = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), batches));
-        Ok(Running { schema, stream, snapshots })
+        Ok(Running { schema, stream, snapshots, nodes })
     }
 }
 

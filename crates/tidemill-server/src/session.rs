@@ -24,9 +24,10 @@ pub(crate) use rows::format_of;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use datafusion::execution::session_state::SessionState;
+use tidemill_federation::node::Nodes;
 use tidemill_sql::objects::NoObjects;
 use tidemill_sql::planner::{SessionVars, vars};
 use tidemill_sql::statement::Parsed;
@@ -79,6 +80,10 @@ pub struct Session {
     busy: bool,
     /// The server's end of the connection.
     server_address: Option<SocketAddr>,
+    /// The foreign tables that the last query that had any has read.
+    nodes: Option<Arc<Nodes>>,
+    /// Those of queries that may have something to say yet: of cursors, for example.
+    reading: Vec<Weak<Nodes>>,
 }
 
 /// Texts of inserts whose plans a session keeps.
@@ -148,6 +153,8 @@ impl Session {
             activity: Arc::clone(&entry.activity),
             busy: false,
             server_address: connection.server,
+            nodes: None,
+            reading: Vec::new(),
         }
     }
 
@@ -340,6 +347,7 @@ impl Session {
         if is_last && let Err(error) = self.end_implicit().await {
             return Ok(Err(error));
         }
+        self.warn_of_nodes(wire);
         outcome.complete(wire);
         Ok(Ok(()))
     }
@@ -362,6 +370,8 @@ impl Session {
             tracing::error!(message = error.message, "an internal error");
         }
         backend::error_response(&mut wire.out, Severity::Error, error);
+        // There is no answer from which something could be missing.
+        self.nodes.iter().for_each(|nodes| drop(nodes.warnings()));
         self.fail_transaction();
     }
 
@@ -412,6 +422,26 @@ impl Session {
                 backend::notice_response(&mut wire.out, &notice);
             }
         }
+    }
+
+    /// A query that reads foreign tables begins.
+    fn follow_nodes(&mut self, nodes: Option<&Arc<Nodes>>) {
+        if let Some(nodes) = nodes {
+            self.reading.push(Arc::downgrade(nodes));
+            self.nodes = Some(Arc::clone(nodes));
+        }
+    }
+
+    /// Tells what is missing from the answers so far.
+    fn warn_of_nodes(&mut self, wire: &mut Wire) {
+        let mut warnings = Vec::new();
+        self.reading.retain(|nodes| {
+            let Some(nodes) = nodes.upgrade() else { return false };
+            warnings.extend(nodes.warnings());
+            true
+        });
+        let notice = |body| Notice { severity: Severity::Warning, body };
+        self.notices(wire, warnings.into_iter().map(notice).collect());
     }
 
     fn level(&self) -> Level {
@@ -469,6 +499,7 @@ impl Session {
                 .filter_map(|(name, portal)| Some((name.clone(), portal.declared.clone()?)))
                 .collect(),
             statements: self.statements.iter().map(|(name, p)| (name.clone(), Arc::clone(p))).collect(),
+            nodes: self.nodes.clone(),
         };
         Planner::new(&self.server, vars, info)
     }

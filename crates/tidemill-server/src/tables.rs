@@ -16,13 +16,13 @@ use tidemill_stream::stream::read_of_stream;
 
 use crate::catalog::{Catalog, ForeignTable, PlainView, Relation};
 use crate::query::Planner;
-use crate::system::{self, INFORMATION_SCHEMA, PG_CATALOG, PIPELINEDB, SystemTable};
+use crate::system::{self, INFORMATION_SCHEMA, PG_CATALOG, PIPELINEDB, SystemTable, TIDEMILL};
 
 pub const DATABASE: &str = "tidemill";
 /// The schema of streams, views and tables.
 pub const SCHEMA: &str = "public";
 /// All schemas that there are.
-pub const SCHEMAS: [&str; 4] = [SCHEMA, PG_CATALOG, INFORMATION_SCHEMA, PIPELINEDB];
+pub const SCHEMAS: [&str; 5] = [SCHEMA, PG_CATALOG, INFORMATION_SCHEMA, PIPELINEDB, TIDEMILL];
 
 /// Whether a query may name a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,6 +7,7 @@ use tidemill_federation::connector::Connector;
 use tidemill_federation::multi_tenant::{self, URL};
 use tidemill_federation::{self as federation, ForeignColumn, Options, TableDefinition, Wrapper};
 use tidemill_sql::Result;
+use tokio::sync::Notify;
 
 use super::TableColumn;
 use crate::session::SUPERUSER;
@@ -68,7 +69,7 @@ pub struct ForeignServer {
     pub wrapper: &'static Wrapper,
     /// With their numbers.
     pub mappings: Vec<(u32, UserMappingObject)>,
-    reached: federation::Server,
+    reached: Arc<federation::Server>,
 }
 
 #[derive(Debug)]
@@ -86,15 +87,29 @@ impl UserMappingObject {
 }
 
 impl ForeignServer {
-    pub fn new(oid: u32, object: ServerObject, mappings: Vec<(u32, UserMappingObject)>) -> Result<Self> {
+    /// `suspected` asks for its probe at once.
+    pub fn new(
+        oid: u32,
+        object: ServerObject,
+        mappings: Vec<(u32, UserMappingObject)>,
+        suspected: &Arc<Notify>,
+    ) -> Result<Self> {
         let wrapper = Wrapper::get(&object.wrapper)?;
         let of = |user: Option<&str>| {
             let found = mappings.iter().find(|(_, mapping)| mapping.user.as_deref() == user);
             found.map(|(_, mapping)| mapping.options.clone())
         };
         let mapping = of(Some(SUPERUSER)).or_else(|| of(None));
-        let reached = federation::Server::new(&object.name, wrapper, object.options.clone(), mapping);
-        Ok(Self { oid, object, wrapper, mappings, reached })
+        let mut reached = federation::Server::new(&object.name, wrapper, object.options.clone(), mapping);
+        if wrapper.name != multi_tenant::WRAPPER {
+            reached = reached.watched(suspected);
+        }
+        Ok(Self { oid, object, wrapper, mappings, reached: Arc::new(reached) })
+    }
+
+    /// The server as it is reached, and whether it is there.
+    pub fn reached(&self) -> &Arc<federation::Server> {
+        &self.reached
     }
 
     /// The user's connections to it.
@@ -156,7 +171,7 @@ impl ForeignServer {
             wrapper: multi_tenant::WRAPPER.into(),
             options: Options::default(),
         };
-        Self::new(MULTI_TENANT_SERVER_OID, object, vec![])
+        Self::new(MULTI_TENANT_SERVER_OID, object, vec![], &Arc::default())
     }
 
     pub fn has_multi_tenant_tables(&self) -> bool {

@@ -1,0 +1,137 @@
+//! A connector whose server is watched: what is known to be down is not asked, and who waits for it is told.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use async_trait::async_trait;
+use datafusion::error::DataFusionError;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::stream::{self, StreamExt};
+use tidemill_sql::Result;
+use tidemill_sql::planner::plan_error;
+use tidemill_sql::statement::ImportSelection;
+
+use crate::connector::{Capabilities, Connector, ImportedTable, Insertion, RemoteQuery, Writer};
+use crate::health::{Health, gone, is_absence};
+use crate::snapshot::Shared;
+
+/// A connector, and whether its server is there.
+#[derive(Debug)]
+pub struct Watched {
+    pub server: String,
+    pub connector: Arc<dyn Connector>,
+    pub health: Arc<Health>,
+}
+
+impl Watched {
+    /// Work of the server, unless it is known to be down.
+    async fn guarded<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        match self.health.down() {
+            Some(down) => Err(down),
+            None => guarded(&self.server, &self.health, work).await,
+        }
+    }
+}
+
+#[async_trait]
+impl Connector for Watched {
+    fn capabilities(&self) -> &'static Capabilities {
+        self.connector.capabilities()
+    }
+
+    fn rows(
+        self: Arc<Self>,
+        query: Arc<RemoteQuery>,
+        schema: SchemaRef,
+        batch_rows: usize,
+        shared: Option<Arc<Shared>>,
+        counted: Box<dyn Fn(usize) + Send + Sync>,
+    ) -> SendableRecordBatchStream {
+        if let Some(down) = self.health.down() {
+            let failed = stream::once(async move { Err(DataFusionError::External(Box::new(down))) });
+            return Box::pin(RecordBatchStreamAdapter::new(schema, failed));
+        }
+        let rows = Arc::clone(&self.connector).rows(query, Arc::clone(&schema), batch_rows, shared, counted);
+        let guarded = stream::unfold(Some(rows), move |rows| {
+            let watched = Arc::clone(&self);
+            async move {
+                let mut rows = rows?;
+                let batch = tokio::select! {
+                    biased;
+                    batch = rows.next() => batch?,
+                    down = watched.health.until_down() => {
+                        let gone = gone(&watched.server, &down);
+                        return Some((Err(DataFusionError::External(Box::new(gone))), None));
+                    }
+                };
+                match batch {
+                    Ok(batch) => Some((Ok(batch), Some(rows))),
+                    Err(error) => {
+                        let error = plan_error(error);
+                        if is_absence(&error) {
+                            watched.health.suspect();
+                        }
+                        Some((Err(DataFusionError::External(Box::new(error))), None))
+                    }
+                }
+            }
+        });
+        Box::pin(RecordBatchStreamAdapter::new(schema, guarded))
+    }
+
+    async fn tables(&self, schema: &str, selection: &ImportSelection) -> Result<Option<Vec<ImportedTable>>> {
+        self.guarded(self.connector.tables(schema, selection)).await
+    }
+
+    async fn probe(&self) -> Result<()> {
+        self.connector.probe().await
+    }
+
+    fn connections(&self) -> usize {
+        self.connector.connections()
+    }
+
+    async fn begin(&self) -> Result<Box<dyn Writer>> {
+        let writer = self.guarded(self.connector.begin()).await?;
+        Ok(Box::new(WatchedWriter { server: self.server.clone(), health: Arc::clone(&self.health), writer }))
+    }
+}
+
+/// A transaction that ends when its server goes down.
+struct WatchedWriter {
+    server: String,
+    health: Arc<Health>,
+    writer: Box<dyn Writer>,
+}
+
+#[async_trait]
+impl Writer for WatchedWriter {
+    async fn insert(&mut self, into: &Insertion, rows: &RecordBatch) -> Result<()> {
+        guarded(&self.server, &self.health, self.writer.insert(into, rows)).await
+    }
+
+    async fn execute(&mut self, statement: &RemoteQuery) -> Result<u64> {
+        guarded(&self.server, &self.health, self.writer.execute(statement)).await
+    }
+
+    async fn commit(&mut self) -> Result<()> {
+        guarded(&self.server, &self.health, self.writer.commit()).await
+    }
+}
+
+/// Work of a server, which ends when it goes down.
+async fn guarded<T>(server: &str, health: &Health, work: impl Future<Output = Result<T>>) -> Result<T> {
+    let done = tokio::select! {
+        biased;
+        done = work => done,
+        down = health.until_down() => Err(gone(server, &down)),
+    };
+    // A query that did not reach the server has it probed.
+    done.inspect_err(|error| {
+        if is_absence(error) {
+            health.suspect();
+        }
+    })
+}
