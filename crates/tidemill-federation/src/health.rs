@@ -10,6 +10,8 @@ use tokio::sync::{Notify, watch};
 
 /// A probe that takes longer is answered by a slow server.
 const SLOW: Duration = Duration::from_millis(500);
+/// How long a query whose server is found dead may take to find that out itself.
+const GRACE: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
@@ -78,8 +80,19 @@ impl Health {
         self.down.borrow().clone()
     }
 
-    /// Waits until it is down.
-    pub async fn until_down(&self) -> SqlError {
+    /// Waits until it is down, and a bit: most of the time what waits for the server is told why by its connection. The
+    /// error is that of a query that has waited in vain.
+    pub async fn until_gone(&self) -> SqlError {
+        let down = self.until_down().await;
+        tokio::time::sleep(GRACE).await;
+        SqlError::new(
+            SqlState::CONNECTION_FAILURE,
+            format!("lost the connection to server \"{}\"", self.server),
+        )
+        .with_detail(cause(&down))
+    }
+
+    async fn until_down(&self) -> SqlError {
         let mut down = self.down.subscribe();
         match down.wait_for(Option::is_some).await.map(|error| error.clone()) {
             Ok(Some(error)) => error,
@@ -138,12 +151,6 @@ pub fn is_absence(error: &SqlError) -> bool {
     error.state.0.starts_with("08")
 }
 
-/// The end of a query on a server that has gone down meanwhile.
-pub fn gone(server: &str, down: &SqlError) -> SqlError {
-    SqlError::new(SqlState::CONNECTION_FAILURE, format!("lost the connection to server \"{server}\""))
-        .with_detail(cause(down))
-}
-
 /// What an error says of its cause, in one line.
 pub fn cause(error: &SqlError) -> String {
     let cause = error.detail.as_deref().unwrap_or(&error.message);
@@ -162,11 +169,11 @@ mod tests {
         assert_eq!((health.known().state, health.down()), (State::Up, None));
         let waiting = tokio::spawn({
             let health = Arc::clone(&health);
-            async move { health.until_down().await }
+            async move { health.until_gone().await }
         });
         let absent = SqlError::new(SqlState::UNABLE_TO_ESTABLISH_CONNECTION, "no way").with_detail("why");
         health.note(Instant::now(), Err(absent));
-        let told = gone("n", &waiting.await.unwrap());
+        let told = waiting.await.unwrap();
         assert_eq!((told.state.0, told.detail.as_deref()), ("08006", Some("why")));
         assert_eq!(health.known().state, State::Down);
         let since = health.known().since_us;

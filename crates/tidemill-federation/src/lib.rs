@@ -1,5 +1,6 @@
 //! Foreign servers: connectors, pushdown, execution.
 
+pub mod change;
 pub mod connector;
 pub mod deparse;
 pub mod health;

@@ -39,7 +39,7 @@ impl DeadNodes {
         }
     }
 
-    fn allows(self, skipped: usize, all: usize) -> bool {
+    pub fn allows(self, skipped: usize, all: usize) -> bool {
         let max = if self.skipped_max < 1.0 { self.skipped_max * all as f64 } else { self.skipped_max };
         skipped < all && skipped as f64 <= max
     }

@@ -80,7 +80,7 @@ const SORT_KEY: &str = "sort_key";
 
 /// What an expression is, if it is no more than this.
 #[derive(Debug, Clone)]
-enum Source {
+pub(crate) enum Source {
     /// A column of the node below, or the key of one.
     Column {
         index: usize,
@@ -90,7 +90,7 @@ enum Source {
 }
 
 impl Source {
-    fn of(expr: &Arc<dyn PhysicalExpr>) -> Option<Self> {
+    pub(crate) fn of(expr: &Arc<dyn PhysicalExpr>) -> Option<Self> {
         if let Some(column) = expr.downcast_ref::<Column>() {
             return Some(Source::Column { index: column.index(), keyed: false });
         }
@@ -105,7 +105,7 @@ impl Source {
     }
 
     /// The same in terms of what is below a projection.
-    fn below(&self, projection: &ProjectionExec) -> Option<Self> {
+    pub(crate) fn below(&self, projection: &ProjectionExec) -> Option<Self> {
         let Source::Column { index, keyed } = self else { return Some(self.clone()) };
         Some(match Source::of(&projection.expr().get(*index)?.expr)? {
             Source::Column { index, keyed: below } => Source::Column { index, keyed: *keyed || below },

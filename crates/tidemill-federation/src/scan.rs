@@ -21,9 +21,10 @@ use tidemill_sql::planner::plan_error;
 use tidemill_sql::types::{Scalar, Type};
 
 use crate::connector::{Capabilities, Connector, RemoteColumn, RemoteQuery};
-use crate::deparse::is_text;
+use crate::deparse::{is_text, literal};
 use crate::health::is_absence;
 use crate::node::{DeadNodes, Member, Node, Nodes, State};
+use crate::pushdown::Source;
 use crate::snapshot::Snapshots;
 use crate::table::{ForeignColumn, TableDefinition};
 
@@ -82,6 +83,18 @@ impl RemoteSelect {
     pub fn column(&self, index: usize) -> Option<(String, Type)> {
         let (sql, column) = self.plain(*self.columns.get(index)?);
         Some((sql, column.ty))
+    }
+
+    /// A value of a row, as one of this type.
+    pub(crate) fn value(&self, source: &Source, ty: Type) -> Option<String> {
+        match source {
+            Source::Column { index, keyed: false } => {
+                let (sql, found) = self.column(*index)?;
+                (found.oid() == ty.oid()).then_some(sql)
+            }
+            Source::Constant(value) if value.data_type() == ty.arrow() => literal(value, ty),
+            _ => None,
+        }
     }
 
     /// A column as something to sort by; `None` if it is sorted in another way there.

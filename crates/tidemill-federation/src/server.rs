@@ -94,6 +94,6 @@ impl Server {
     fn connect(&self, mapping: &Options) -> Result<Arc<dyn Connector>> {
         let connector = (self.wrapper.connect)(&self.name, &self.options, mapping)?;
         let Some(health) = self.health.clone() else { return Ok(connector) };
-        Ok(Arc::new(Watched { server: self.name.clone(), connector, health }))
+        Ok(Arc::new(Watched { connector, health }))
     }
 }

@@ -84,6 +84,14 @@ impl ForeignTable {
         self
     }
 
+    pub fn definition(&self) -> &Arc<TableDefinition> {
+        &self.definition
+    }
+
+    pub fn connector(&self) -> &Arc<dyn Connector> {
+        &self.connector
+    }
+
     fn sends_limit(&self) -> bool {
         self.pushdown.filters && self.connector.capabilities().limit
     }

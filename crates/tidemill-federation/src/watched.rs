@@ -14,13 +14,12 @@ use tidemill_sql::planner::plan_error;
 use tidemill_sql::statement::ImportSelection;
 
 use crate::connector::{Capabilities, Connector, ImportedTable, Insertion, RemoteQuery, Writer};
-use crate::health::{Health, gone, is_absence};
+use crate::health::{Health, is_absence};
 use crate::snapshot::Shared;
 
 /// A connector, and whether its server is there.
 #[derive(Debug)]
 pub struct Watched {
-    pub server: String,
     pub connector: Arc<dyn Connector>,
     pub health: Arc<Health>,
 }
@@ -30,7 +29,7 @@ impl Watched {
     async fn guarded<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         match self.health.down() {
             Some(down) => Err(down),
-            None => guarded(&self.server, &self.health, work).await,
+            None => guarded(&self.health, work).await,
         }
     }
 }
@@ -61,8 +60,7 @@ impl Connector for Watched {
                 let batch = tokio::select! {
                     biased;
                     batch = rows.next() => batch?,
-                    down = watched.health.until_down() => {
-                        let gone = gone(&watched.server, &down);
+                    gone = watched.health.until_gone() => {
                         return Some((Err(DataFusionError::External(Box::new(gone))), None));
                     }
                 };
@@ -95,13 +93,12 @@ impl Connector for Watched {
 
     async fn begin(&self) -> Result<Box<dyn Writer>> {
         let writer = self.guarded(self.connector.begin()).await?;
-        Ok(Box::new(WatchedWriter { server: self.server.clone(), health: Arc::clone(&self.health), writer }))
+        Ok(Box::new(WatchedWriter { health: Arc::clone(&self.health), writer }))
     }
 }
 
 /// A transaction that ends when its server goes down.
 struct WatchedWriter {
-    server: String,
     health: Arc<Health>,
     writer: Box<dyn Writer>,
 }
@@ -109,24 +106,24 @@ struct WatchedWriter {
 #[async_trait]
 impl Writer for WatchedWriter {
     async fn insert(&mut self, into: &Insertion, rows: &RecordBatch) -> Result<()> {
-        guarded(&self.server, &self.health, self.writer.insert(into, rows)).await
+        guarded(&self.health, self.writer.insert(into, rows)).await
     }
 
     async fn execute(&mut self, statement: &RemoteQuery) -> Result<u64> {
-        guarded(&self.server, &self.health, self.writer.execute(statement)).await
+        guarded(&self.health, self.writer.execute(statement)).await
     }
 
     async fn commit(&mut self) -> Result<()> {
-        guarded(&self.server, &self.health, self.writer.commit()).await
+        guarded(&self.health, self.writer.commit()).await
     }
 }
 
 /// Work of a server, which ends when it goes down.
-async fn guarded<T>(server: &str, health: &Health, work: impl Future<Output = Result<T>>) -> Result<T> {
+async fn guarded<T>(health: &Health, work: impl Future<Output = Result<T>>) -> Result<T> {
     let done = tokio::select! {
         biased;
         done = work => done,
-        down = health.until_down() => Err(gone(server, &down)),
+        gone = health.until_gone() => Err(gone),
     };
     // A query that did not reach the server has it probed.
     done.inspect_err(|error| {

@@ -13,8 +13,9 @@ use arrow::record_batch::RecordBatch;
 use futures::future::try_join_all;
 use tidemill_sql::{Result, SqlError, SqlState};
 
+use crate::change::Change;
 use crate::connector::{Connector, Insertion, RemoteColumn, RemoteQuery, Writer};
-use crate::health::is_absence;
+use crate::health::{cause, is_absence};
 use crate::multi_tenant::URL;
 use crate::table::TableDefinition;
 
@@ -42,14 +43,14 @@ struct Node {
     target: Target,
     writer: Option<Box<dyn Writer>>,
     rows: u64,
-    /// It is passed over.
-    is_dead: bool,
+    /// Why it is passed over.
+    absent: Option<SqlError>,
 }
 
 impl Writing {
     /// `turn` is shared by the statements that write to the table.
     pub fn new(table: &str, targets: Vec<Target>, is_chosen: bool, turn: &Arc<AtomicUsize>) -> Self {
-        let node = |target| Node { target, writer: None, rows: 0, is_dead: false };
+        let node = |target| Node { target, writer: None, rows: 0, absent: None };
         let is_chosen = is_chosen || targets.len() == 1;
         let nodes = targets.into_iter().map(node).collect();
         Self { table: table.to_string(), nodes, is_chosen, turn: Arc::clone(turn) }
@@ -75,8 +76,8 @@ impl Writing {
     /// The places of the rows that go to each node.
     fn deal(&self, rows: &RecordBatch, first: usize) -> Result<Vec<Vec<u32>>> {
         let mut dealt = vec![Vec::new(); self.nodes.len()];
-        let live: Vec<usize> = (0..self.nodes.len()).filter(|i| !self.nodes[*i].is_dead).collect();
-        let url = rows.column_by_name(URL).map(|column| column.as_string::<i32>());
+        let live: Vec<usize> = (0..self.nodes.len()).filter(|i| self.nodes[*i].absent.is_none()).collect();
+        let url = rows.column_by_name(URL).and_then(|column| column.as_string_opt::<i32>());
         for row in 0..rows.num_rows() {
             let wanted = url.filter(|url| url.is_valid(row)).map(|url| url.value(row));
             let node = match wanted {
@@ -106,7 +107,7 @@ impl Writing {
 
     /// Begins transactions where rows go; false if a node turned out to be dead, and others are to get its rows.
     async fn open(&mut self, dealt: &[Vec<u32>]) -> Result<bool> {
-        let live = self.nodes.iter().filter(|node| !node.is_dead).count();
+        let live = self.nodes.iter().filter(|node| node.absent.is_none()).count();
         let wanted = self.nodes.iter_mut().zip(dealt).filter(|(_, places)| !places.is_empty());
         for (node, _) in wanted {
             if node.writer.is_some() {
@@ -114,8 +115,8 @@ impl Writing {
             }
             match node.target.connector.begin().await {
                 Ok(writer) => node.writer = Some(writer),
-                Err(error) if is_absence(&error) && !node.is_dead && !self.is_chosen && live > 1 => {
-                    node.is_dead = true;
+                Err(error) if is_absence(&error) && node.absent.is_none() && !self.is_chosen && live > 1 => {
+                    node.absent = Some(error);
                     return Ok(false);
                 }
                 Err(error) => return Err(error),
@@ -124,20 +125,50 @@ impl Writing {
         Ok(true)
     }
 
-    /// Carries out statements on the nodes, each on its own, all at the same time.
-    pub async fn execute(&mut self, statements: Vec<(usize, RemoteQuery)>) -> Result<()> {
-        for (place, _) in &statements {
-            let node = &mut self.nodes[*place];
-            if node.writer.is_none() {
-                node.writer = Some(node.target.connector.begin().await?);
+    /// For statements that change rows.
+    pub fn changing(table: &str, changes: &[Change]) -> Self {
+        let target = |change: &Change| Target {
+            node: change.node(),
+            table: Arc::clone(&change.table),
+            connector: Arc::clone(&change.connector),
+        };
+        Self::new(table, changes.iter().map(target).collect(), true, &Arc::default())
+    }
+
+    /// Carries out statements, one on each node, all at the same time. Where it may be, a node that is not there is left
+    /// as it is.
+    pub async fn execute(&mut self, changes: Vec<Change>) -> Result<()> {
+        let all = changes.len();
+        let mut skipped = 0;
+        for (node, change) in self.nodes.iter_mut().zip(&changes) {
+            match node.target.connector.begin().await {
+                Ok(writer) => node.writer = Some(writer),
+                Err(error) if is_absence(&error) && change.dead_nodes.skip => {
+                    skipped += 1;
+                    if !change.dead_nodes.allows(skipped, all) {
+                        return Err(error);
+                    }
+                    node.absent = Some(error);
+                }
+                Err(error) => return Err(error),
             }
         }
-        let mut of_nodes: Vec<Vec<RemoteQuery>> = self.nodes.iter().map(|_| vec![]).collect();
-        for (place, statement) in statements {
-            of_nodes[place].push(statement);
-        }
-        let working = self.nodes.iter_mut().zip(of_nodes).map(|(node, statements)| node.execute(statements));
+        let working =
+            self.nodes.iter_mut().zip(&changes).map(|(node, change)| node.execute(&change.statement));
         try_join_all(working).await.map(drop)
+    }
+
+    /// A warning about the nodes that were left as they are.
+    pub fn missing(&self) -> Option<SqlError> {
+        let absent = self.nodes.iter().filter_map(|node| Some((&node.target.node, node.absent.as_ref()?)));
+        let (names, details): (Vec<_>, Vec<_>) =
+            absent.map(|(node, error)| (node.as_str(), format!("{node}: {}", cause(error)))).unzip();
+        if names.is_empty() {
+            return None;
+        }
+        let noun = if names.len() == 1 { "node" } else { "nodes" };
+        let message = format!("{noun} of table \"{}\" not changed: {}", self.table, names.join(", "));
+        Some(SqlError::new(SqlState::WARNING, message).with_detail(details.join("\n")))
     }
 
     /// How many rows were added or changed.
@@ -201,10 +232,9 @@ impl Node {
         Ok(())
     }
 
-    async fn execute(&mut self, statements: Vec<RemoteQuery>) -> Result<()> {
-        let Some(writer) = &mut self.writer else { return Ok(()) };
-        for statement in statements {
-            self.rows += writer.execute(&statement).await?;
+    async fn execute(&mut self, statement: &RemoteQuery) -> Result<()> {
+        if let Some(writer) = &mut self.writer {
+            self.rows += writer.execute(statement).await?;
         }
         Ok(())
     }

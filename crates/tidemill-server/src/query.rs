@@ -45,6 +45,8 @@ pub struct Planner {
     snapshots: Arc<Snapshots>,
     /// How many views the query that is planned is inside of.
     depth: usize,
+    /// Instead of what the session's settings say.
+    pushdown: Option<Pushdown>,
     /// The user's relations that were looked up.
     reads: Arc<Mutex<Vec<String>>>,
 }
@@ -59,12 +61,17 @@ impl Planner {
     pub fn new(server: &Arc<Server>, mut vars: SessionVars, session: SessionInfo) -> Self {
         let snapshots = Arc::new(Snapshots::new(Arc::clone(server), session));
         vars.objects = Arc::clone(&snapshots) as _;
-        Self { server: Arc::clone(server), vars, snapshots, depth: 0, reads: Arc::default() }
+        Self { server: Arc::clone(server), vars, snapshots, depth: 0, pushdown: None, reads: Arc::default() }
     }
 
     /// What is left to foreign servers.
     pub fn pushdown(&self) -> Pushdown {
-        self.snapshots.session().settings.current().pushdown
+        self.pushdown.unwrap_or(self.snapshots.session().settings.current().pushdown)
+    }
+
+    /// As this one, whatever the settings keep from foreign servers.
+    pub fn leaving_all_to_servers(self) -> Self {
+        Self { pushdown: Some(Pushdown::default()), ..self }
     }
 
     /// The schemas that the session looks names up in.
@@ -210,14 +217,7 @@ pub async fn ready(
     memory_limit_bytes: usize,
 ) -> Result<Ready> {
     let fields = plan.schema().fields().clone();
-    let plan = match parameters.is_empty() {
-        true => plan,
-        false => {
-            let parameters = typed(&plan, parameters)?;
-            plan.with_param_values(ParamValues::List(parameters)).map_err(plan_error)?
-        }
-    };
-    let physical = state.create_physical_plan(&plan).await.map_err(plan_error)?;
+    let physical = physical(&state, plan, parameters).await?;
     let snapshot = reads.snapshot(server, &state_views(&physical))?;
     let mut config = state.config().clone().with_extension(snapshot);
     if let Some(foreign) = tidemill_federation::snapshot::Snapshots::of(&physical) {
@@ -233,6 +233,22 @@ pub async fn ready(
     let context = TaskContext::from(&state).with_runtime(runtime.build_arc().map_err(plan_error)?);
     let snapshots = state.config().get_extension::<Snapshots>();
     Ok(Ready { physical, fields, context, snapshots, nodes })
+}
+
+/// A plan with the values of its parameters, as it is carried out.
+pub async fn physical(
+    state: &SessionState,
+    plan: LogicalPlan,
+    parameters: Vec<ScalarValue>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let plan = match parameters.is_empty() {
+        true => plan,
+        false => {
+            let parameters = typed(&plan, parameters)?;
+            plan.with_param_values(ParamValues::List(parameters)).map_err(plan_error)?
+        }
+    };
+    state.create_physical_plan(&plan).await.map_err(plan_error)
 }
 
 impl Ready {

@@ -7,6 +7,7 @@ mod cursor;
 mod execute;
 mod explain;
 mod extended;
+mod foreign;
 pub mod interrupt;
 mod modify;
 mod prepared;
@@ -84,6 +85,8 @@ pub struct Session {
     nodes: Option<Arc<Nodes>>,
     /// Those of queries that may have something to say yet: of cursors, for example.
     reading: Vec<Weak<Nodes>>,
+    /// What the statement has left out, besides.
+    missing: Vec<SqlError>,
 }
 
 /// Texts of inserts whose plans a session keeps.
@@ -155,6 +158,7 @@ impl Session {
             server_address: connection.server,
             nodes: None,
             reading: Vec::new(),
+            missing: Vec::new(),
         }
     }
 
@@ -434,7 +438,7 @@ impl Session {
 
     /// Tells what is missing from the answers so far.
     fn warn_of_nodes(&mut self, wire: &mut Wire) {
-        let mut warnings = Vec::new();
+        let mut warnings = std::mem::take(&mut self.missing);
         self.reading.retain(|nodes| {
             let Some(nodes) = nodes.upgrade() else { return false };
             warnings.extend(nodes.warnings());

@@ -1,6 +1,6 @@
 //! The catalog in the eyes of the planner: the schemas, and which of them a name without one is looked up in.
 
-mod foreign;
+pub mod foreign;
 
 use std::sync::Arc;
 
@@ -187,7 +187,7 @@ impl SchemaProvider for Lookup {
 }
 
 /// The error for a node filter on what has no nodes.
-fn no_nodes(name: &str, exists: bool) -> SqlError {
+pub fn no_nodes(name: &str, exists: bool) -> SqlError {
     match exists {
         true => {
             let message = format!("\"{name}\" is not a multi-tenant table");

@@ -1,6 +1,7 @@
 //! Foreign servers with their user mappings, and foreign tables.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use serde::{Deserialize, Serialize};
 use tidemill_federation::connector::Connector;
@@ -9,7 +10,7 @@ use tidemill_federation::{self as federation, ForeignColumn, Options, TableDefin
 use tidemill_sql::Result;
 use tokio::sync::Notify;
 
-use super::TableColumn;
+use super::{Stream, StreamObject, TableColumn};
 use crate::session::SUPERUSER;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -77,6 +78,10 @@ pub struct ForeignTable {
     pub oid: u32,
     pub object: ForeignTableObject,
     pub definition: Arc<TableDefinition>,
+    /// Stands for it where rows are written.
+    pub stream: Arc<Stream>,
+    /// Which node of a multi-tenant table gets the next row.
+    pub turn: Arc<AtomicUsize>,
 }
 
 impl UserMappingObject {
@@ -130,7 +135,9 @@ impl ForeignTable {
             remote_schema: object.options.get("schema_name").unwrap_or("public").to_string(),
             remote_table: object.options.get("table_name").unwrap_or(&object.name).to_string(),
         });
-        Self { oid, object, definition }
+        let columns = object.columns.iter().map(|c| (c.column.name.clone(), c.column.ty)).collect();
+        let stream = StreamObject { name: object.name.clone(), columns, declared: true, server: None };
+        Self { oid, object, definition, stream: Arc::new(Stream::new(oid, stream)), turn: Arc::default() }
     }
 }
 

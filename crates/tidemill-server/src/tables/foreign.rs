@@ -6,6 +6,7 @@ use datafusion::catalog::TableProvider;
 use tidemill_federation::multi_tenant::{ChildTable, child_of, dead_nodes};
 use tidemill_federation::node::Member;
 use tidemill_federation::pushdown::Pushdown;
+use tidemill_federation::write::Target;
 use tidemill_federation::{MultiTenantTable, TableDefinition};
 use tidemill_sql::{Result, SqlError};
 
@@ -31,6 +32,34 @@ pub fn provider(
         return Err(no_nodes(&table.object.name, true));
     }
     Ok(Arc::new(foreign_table(Arc::clone(&table.definition), &server, None, pushdown)?))
+}
+
+/// What a statement that asks for these nodes writes to.
+pub fn targets(catalog: &Catalog, table: &ForeignTable, nodes: Option<&[&str]>) -> Result<Vec<Target>> {
+    let server = catalog.server_of(table)?;
+    let name = &table.object.name;
+    if !server.has_multi_tenant_tables() {
+        if nodes.is_some() {
+            return Err(no_nodes(name, true));
+        }
+        let node = format!("/{}/", server.object.name);
+        return Ok(vec![Target {
+            node,
+            table: Arc::clone(&table.definition),
+            connector: server.connector()?,
+        }]);
+    }
+    let whole = multi_tenant(catalog, table, Pushdown::default())?;
+    let whole = match nodes {
+        Some(nodes) => whole.on_nodes(nodes)?,
+        None => whole,
+    };
+    let target = |child: &ChildTable| Target {
+        node: child.url(),
+        table: Arc::clone(child.table.definition()),
+        connector: Arc::clone(child.table.connector()),
+    };
+    Ok(whole.children.iter().map(target).collect())
 }
 
 fn foreign_table(

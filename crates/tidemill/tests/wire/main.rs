@@ -9,6 +9,7 @@ mod crash;
 mod cursor;
 mod dictionary;
 mod foreign;
+mod foreign_write;
 mod full_disk;
 mod node;
 mod postgres;

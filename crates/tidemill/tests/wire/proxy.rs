@@ -75,7 +75,8 @@ async fn listen(listener: TcpListener, address: SocketAddr, to: u16, mut mode: w
 }
 
 async fn pass(client: TcpStream, to: u16, mode: watch::Receiver<Mode>) {
-    let server = TcpStream::connect(("127.0.0.1", to)).await.unwrap();
+    // The server may have ended before its proxy.
+    let Ok(server) = TcpStream::connect(("127.0.0.1", to)).await else { return };
     // So that it is a reset when it is dropped.
     client.set_zero_linger().unwrap();
     let (from_client, to_client) = client.into_split();

@@ -76,6 +76,8 @@ UPDATE ft SET a = 1;
 DELETE FROM ft;
 TRUNCATE ft;
 COPY ft FROM STDIN;
+1	x
+\.
 COPY ft TO STDOUT;
 CREATE CONTINUOUS VIEW v AS SELECT count(*) FROM ft;
 -- dropping
