@@ -20,7 +20,7 @@ use datafusion::physical_plan::union::UnionExec;
 use crate::connector::{Connector, RemoteQuery};
 use crate::node::{DeadNodes, Member};
 use crate::pushdown::Source;
-use crate::scan::{ForeignScanExec, quote_always};
+use crate::scan::ForeignScanExec;
 use crate::table::TableDefinition;
 
 #[derive(Debug, Clone)]
@@ -97,14 +97,15 @@ fn of_scan(scan: &ForeignScanExec, sources: &[Source], verb: &Verb) -> Option<Ch
     if select.limit.is_some() || select.aggregate.is_some() {
         return None;
     }
-    let relation = select.table.relation();
+    let capabilities = scan.capabilities();
+    let relation = select.relation(capabilities.dialect);
     let mut sql = match verb {
         Verb::Delete => format!("DELETE FROM {relation}"),
         Verb::Update(columns) => {
             let assigned = columns.iter().zip(sources).map(|(name, source)| {
                 let column = select.table.columns.iter().find(|column| column.name == *name)?;
-                let value = select.value(source, column.ty)?;
-                Some(format!("{} = {value}", quote_always(&column.remote)))
+                let value = select.value(source, column.ty, capabilities)?;
+                Some(format!("{} = {value}", capabilities.dialect.name(&column.remote)))
             });
             let assigned = assigned.collect::<Option<Vec<_>>>()?;
             format!("UPDATE {relation} SET {}", assigned.join(", "))
@@ -119,6 +120,6 @@ fn of_scan(scan: &ForeignScanExec, sources: &[Source], verb: &Verb) -> Option<Ch
         dead_nodes: scan.dead_nodes(),
         table: Arc::clone(&select.table),
         connector: Arc::clone(scan.connector()),
-        statement: RemoteQuery { sql, columns: vec![], table: select.table.name.clone(), relation },
+        statement: RemoteQuery { sql, table: select.table.name.clone(), relation, ..RemoteQuery::default() },
     })
 }

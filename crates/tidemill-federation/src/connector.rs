@@ -7,34 +7,145 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use datafusion::execution::SendableRecordBatchStream;
+use datafusion::logical_expr::Expr;
 use tidemill_sql::statement::ImportSelection;
-use tidemill_sql::types::Type;
+use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError};
 
+use crate::dialect::{Comparison, Dialect};
+use crate::option::Options;
 use crate::snapshot::Shared;
+use crate::table::TableDefinition;
 
-/// What can be left to the other side, because it means the same there.
+/// What can be left to the other side, because it means there exactly what it means in PostgreSQL. Anything else is done here.
 #[derive(Debug)]
 pub struct Capabilities {
-    /// Comparison, logic and tests for null of these types are pushed.
-    pub comparable: fn(Type) -> bool,
-    /// What makes a comparison of texts one of their bytes: ` COLLATE "C"`.
-    pub byte_order: &'static str,
+    pub dialect: &'static dyn Dialect,
+    /// What EXPLAIN calls what the other side is asked.
+    pub label: &'static str,
+    pub comparisons: &'static [Comparison],
+    /// `IN` and `NOT IN` of a list of constants.
+    pub lists: bool,
+    pub logic: &'static [Logic],
+    /// Types of which two values are equal there if and only if they are equal here.
+    pub equal: &'static [Scalar],
+    /// Types whose values are in the same order there.
+    pub ordered: &'static [Scalar],
+    /// Types by whose columns rows can be grouped: what is equal looks the same, too.
+    pub grouped: &'static [Scalar],
+    pub aggregates: &'static [Aggregate],
     pub limit: bool,
-    pub order: bool,
-    /// `count`, `sum`, `avg`, `min` and `max`, with PostgreSQL's types.
-    pub aggregates: bool,
+    /// ORDER BY, with nulls where they are wanted, together with LIMIT.
+    pub sort: bool,
+    pub functions: &'static [Function],
+    /// Casts, from and to, that are the same there.
+    pub casts: &'static [(Scalar, Scalar)],
+    /// `CASE WHEN`
+    pub cases: bool,
+    /// Conditions are looked at to read less. Their rows are filtered here all the same.
+    pub prunes: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Logic {
+    And,
+    Or,
+    Not,
+    /// `IS NULL` and `IS NOT NULL` of a column of any type.
+    IsNull,
+    /// A column or a constant of type bool.
+    Truth,
+}
+
+/// A function or an operator with arguments of these types.
+#[derive(Debug, Clone, Copy)]
+pub struct Function {
+    pub names: &'static [&'static str],
+    /// For each argument the types that it may have.
+    pub arguments: &'static [&'static [Scalar]],
+    /// What is equal looks the same, which is not so for all values of the type of its result.
+    pub groups: bool,
+}
+
+impl Function {
+    pub const fn new(names: &'static [&'static str], arguments: &'static [&'static [Scalar]]) -> Self {
+        Self { names, arguments, groups: false }
+    }
+
+    pub fn takes(&self, name: &str, types: &[Type]) -> bool {
+        let fit = || self.arguments.iter().zip(types).all(|(known, ty)| has(known, *ty));
+        self.names.contains(&name) && types.len() == self.arguments.len() && fit()
+    }
+}
+
+/// An aggregate whose partial state the other side can make.
+#[derive(Debug, Clone, Copy)]
+pub struct Aggregate {
+    pub name: &'static str,
+    /// The types of its argument; all if there are none.
+    pub of: &'static [Scalar],
+}
+
+impl Capabilities {
+    /// Everything is done here.
+    pub const fn none(dialect: &'static dyn Dialect, label: &'static str) -> Self {
+        Self {
+            dialect,
+            label,
+            comparisons: &[],
+            lists: false,
+            logic: &[],
+            equal: &[],
+            ordered: &[],
+            grouped: &[],
+            aggregates: &[],
+            limit: false,
+            sort: false,
+            functions: &[],
+            casts: &[],
+            cases: false,
+            prunes: false,
+        }
+    }
+
+    /// Whether values of a type are compared there as they are here.
+    pub fn compares(&self, sign: Comparison, ty: Type) -> bool {
+        let types = if sign.is_order() { self.ordered } else { self.equal };
+        self.comparisons.contains(&sign) && has(types, ty)
+    }
+
+    pub fn orders(&self, ty: Type) -> bool {
+        has(self.ordered, ty)
+    }
+
+    pub fn groups(&self, ty: Type) -> bool {
+        has(self.grouped, ty)
+    }
+
+    pub fn aggregates(&self, name: &str, ty: Type) -> bool {
+        let found = self.aggregates.iter().find(|known| known.name == name);
+        found.is_some_and(|known| known.of.is_empty() || has(known.of, ty))
+    }
+}
+
+fn has(types: &[Scalar], ty: Type) -> bool {
+    !ty.array && types.contains(&ty.scalar)
 }
 
 /// A query for the other side.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RemoteQuery {
+    /// In the words of the other side.
     pub sql: String,
     pub columns: Vec<RemoteColumn>,
     /// The foreign table, as errors name it.
     pub table: String,
     /// The relation of the other side, as errors name it.
     pub relation: String,
+    /// What is read, with the options of the table and its columns.
+    pub definition: Arc<TableDefinition>,
+    /// Conditions over the table's columns that all have to hold; for those that [prune](Capabilities::prunes).
+    pub pruning: Vec<Expr>,
 }
 
 /// A column of the result.
@@ -52,6 +163,8 @@ pub struct RemoteColumn {
 pub struct ImportedTable {
     pub name: String,
     pub columns: Vec<ImportedColumn>,
+    /// Of the foreign table that is made of it.
+    pub options: Options,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +172,8 @@ pub struct ImportedColumn {
     pub name: String,
     pub ty: Type,
     pub not_null: bool,
+    /// Of the foreign table's column.
+    pub options: Options,
 }
 
 /// Rows on their way into a table there.
@@ -102,7 +217,13 @@ pub trait Connector: Send + Sync + fmt::Debug {
     ) -> SendableRecordBatchStream;
 
     /// The tables of a schema there; `None` if there is no such schema. A column whose type there is none of here is an error.
-    async fn tables(&self, schema: &str, selection: &ImportSelection) -> Result<Option<Vec<ImportedTable>>>;
+    /// `options` are those of the import.
+    async fn tables(
+        &self,
+        schema: &str,
+        selection: &ImportSelection,
+        options: &Options,
+    ) -> Result<Option<Vec<ImportedTable>>>;
 
     /// One round trip to the server on a connection of its own, which is kept for the next; an error of class 08 says that
     /// the server is not there. What is local always is.

@@ -1,11 +1,17 @@
 //! Foreign servers: connectors, pushdown, execution.
 
+pub mod cell;
 pub mod change;
 pub mod connector;
 pub mod deparse;
+pub mod dialect;
+pub mod expression;
+pub mod file;
 pub mod health;
+pub mod influx;
 pub mod keepalive;
 pub mod multi_tenant;
+pub mod mysql;
 pub mod node;
 pub mod option;
 pub mod postgres;
@@ -13,6 +19,7 @@ pub mod pushdown;
 pub mod scan;
 pub mod server;
 pub mod snapshot;
+pub mod sqlite;
 pub mod table;
 pub mod watched;
 pub mod wrapper;

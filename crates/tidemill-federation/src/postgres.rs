@@ -1,6 +1,7 @@
 //! PostgreSQL, and whatever speaks its protocol.
 
 mod connect;
+pub mod dialect;
 mod error;
 mod import;
 mod scan;
@@ -13,14 +14,18 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::execution::SendableRecordBatchStream;
 use tidemill_sql::statement::ImportSelection;
-use tidemill_sql::types::{Scalar, Type};
+use tidemill_sql::types::Scalar;
 use tidemill_sql::{Result, SqlError, SqlState};
 use tokio_postgres::Config;
 
-use crate::connector::{Capabilities, Connector, ImportedTable, RemoteQuery, Writer};
+use crate::connector::{
+    Aggregate, Capabilities, Connector, Function, ImportedTable, Logic, RemoteQuery, Writer,
+};
+use crate::dialect::Comparison;
 use crate::option::{Check, OptionSpec, Options, Place, Support, parse_bool};
 use crate::snapshot::Shared;
 use connect::Pool;
+use dialect::PostgresDialect;
 
 /// How long a connection may take to be there, unless the server's options say.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -97,32 +102,107 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec::new("import_generated", IMPORT, Check::Bool, READ_ONLY),
 ];
 
-static CAPABILITIES: Capabilities =
-    Capabilities { comparable, byte_order: " COLLATE \"C\"", limit: true, order: true, aggregates: true };
-
 /// The types whose comparisons are the same there and here.
-fn comparable(ty: Type) -> bool {
-    use Scalar::*;
-    let scalar = matches!(
-        ty.scalar,
-        Bool | Int2
-            | Int4
-            | Int8
-            | Float4
-            | Float8
-            | Text
-            | Varchar
-            | Name
-            | Bytea
-            | Date
-            | Time
-            | Timestamp
-            | Timestamptz
-            | Uuid
-            | Oid
-    );
-    scalar && !ty.array
-}
+const COMPARED: &[Scalar] = &[
+    Scalar::Bool,
+    Scalar::Int2,
+    Scalar::Int4,
+    Scalar::Int8,
+    Scalar::Float4,
+    Scalar::Float8,
+    Scalar::Text,
+    Scalar::Varchar,
+    Scalar::Name,
+    Scalar::Bytea,
+    Scalar::Date,
+    Scalar::Time,
+    Scalar::Timestamp,
+    Scalar::Timestamptz,
+    Scalar::Uuid,
+    Scalar::Oid,
+];
+/// Floats have two zeros.
+const GROUPED: &[Scalar] = &[
+    Scalar::Bool,
+    Scalar::Int2,
+    Scalar::Int4,
+    Scalar::Int8,
+    Scalar::Text,
+    Scalar::Varchar,
+    Scalar::Name,
+    Scalar::Bytea,
+    Scalar::Date,
+    Scalar::Time,
+    Scalar::Timestamp,
+    Scalar::Timestamptz,
+    Scalar::Uuid,
+    Scalar::Oid,
+];
+const SUMMED: &[Scalar] = &[Scalar::Int2, Scalar::Int4, Scalar::Float4, Scalar::Float8];
+
+const INTEGERS: &[Scalar] = &[Scalar::Int2, Scalar::Int4, Scalar::Int8];
+const NUMBERS: &[Scalar] = &[Scalar::Int2, Scalar::Int4, Scalar::Int8, Scalar::Float4, Scalar::Float8];
+const INT4: &[Scalar] = &[Scalar::Int4];
+const TEXT: &[Scalar] = &[Scalar::Text, Scalar::Varchar];
+const FLOAT8: &[Scalar] = &[Scalar::Float8];
+const MOMENTS: &[Scalar] = &[Scalar::Date, Scalar::Timestamp];
+
+/// Not among them: what depends on a time zone, a collation, or settings.
+const FUNCTIONS: &[Function] = &[
+    Function::new(&["+", "-", "*", "/"], &[NUMBERS, NUMBERS]),
+    Function::new(&["%"], &[INTEGERS, INTEGERS]),
+    Function::new(&["-", "abs"], &[NUMBERS]),
+    Function::new(&["floor", "ceil", "ceiling"], &[FLOAT8]),
+    Function::new(&["||"], &[TEXT, TEXT]),
+    Function::new(&["length", "char_length", "character_length"], &[TEXT]),
+    Function::new(&["left", "right", "substr", "substring"], &[TEXT, INT4]),
+    Function::new(&["substr", "substring"], &[TEXT, INT4, INT4]),
+    Function::new(&["date_trunc"], &[TEXT, &[Scalar::Timestamp]]),
+    Function::new(&["date_trunc"], &[TEXT, &[Scalar::Timestamptz], TEXT]),
+    Function { names: &["extract", "date_part"], arguments: &[TEXT, MOMENTS], groups: true },
+];
+
+const CASTS: &[(Scalar, Scalar)] = &[
+    (Scalar::Int2, Scalar::Int4),
+    (Scalar::Int2, Scalar::Int8),
+    (Scalar::Int4, Scalar::Int8),
+    (Scalar::Int4, Scalar::Int2),
+    (Scalar::Int8, Scalar::Int4),
+    (Scalar::Int8, Scalar::Int2),
+    (Scalar::Int2, Scalar::Float8),
+    (Scalar::Int4, Scalar::Float8),
+    (Scalar::Int8, Scalar::Float8),
+    (Scalar::Float4, Scalar::Float8),
+    (Scalar::Int2, Scalar::Text),
+    (Scalar::Int4, Scalar::Text),
+    (Scalar::Int8, Scalar::Text),
+    (Scalar::Date, Scalar::Timestamp),
+    (Scalar::Timestamp, Scalar::Date),
+];
+
+static CAPABILITIES: Capabilities = Capabilities {
+    dialect: &PostgresDialect,
+    label: "Remote SQL",
+    comparisons: &Comparison::ALL,
+    lists: true,
+    logic: &[Logic::And, Logic::Or, Logic::Not, Logic::IsNull, Logic::Truth],
+    equal: COMPARED,
+    ordered: COMPARED,
+    grouped: GROUPED,
+    aggregates: &[
+        Aggregate { name: "count", of: &[] },
+        Aggregate { name: "sum", of: SUMMED },
+        Aggregate { name: "avg", of: SUMMED },
+        Aggregate { name: "min", of: COMPARED },
+        Aggregate { name: "max", of: COMPARED },
+    ],
+    limit: true,
+    sort: true,
+    functions: FUNCTIONS,
+    casts: CASTS,
+    cases: true,
+    prunes: false,
+};
 
 pub fn connector(name: &str, server: &Options, mapping: &Options) -> Result<Arc<dyn Connector>> {
     let (config, address) = config(server, mapping)?;
@@ -208,7 +288,12 @@ impl Connector for Postgres {
         scan::rows(Arc::clone(&self.pool), query, schema, batch_rows, shared, counted)
     }
 
-    async fn tables(&self, schema: &str, selection: &ImportSelection) -> Result<Option<Vec<ImportedTable>>> {
+    async fn tables(
+        &self,
+        schema: &str,
+        selection: &ImportSelection,
+        _: &Options,
+    ) -> Result<Option<Vec<ImportedTable>>> {
         import::tables(&self.pool, schema, selection).await
     }
 

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
 use datafusion::physical_plan::metrics::{
@@ -16,12 +17,12 @@ use datafusion::physical_plan::metrics::{
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::{StreamExt, stream};
-use tidemill_sql::name::quote_ident;
 use tidemill_sql::planner::plan_error;
-use tidemill_sql::types::{Scalar, Type};
+use tidemill_sql::types::Type;
 
 use crate::connector::{Capabilities, Connector, RemoteColumn, RemoteQuery};
-use crate::deparse::{is_text, literal};
+use crate::dialect::{Dialect, Operand};
+use crate::expression::Writer;
 use crate::health::is_absence;
 use crate::node::{DeadNodes, Member, Node, Nodes, State};
 use crate::pushdown::Source;
@@ -36,6 +37,8 @@ pub struct RemoteSelect {
     pub columns: Vec<usize>,
     /// In the words of the other side; all have to hold.
     pub conditions: Vec<String>,
+    /// What is filtered here, and may save the other side reading.
+    pub pruning: Vec<Expr>,
     /// What aggregates are selected instead of the columns.
     pub aggregate: Option<RemoteAggregate>,
     pub order: Vec<String>,
@@ -50,72 +53,91 @@ pub struct RemoteAggregate {
 }
 
 impl RemoteSelect {
-    fn query(&self) -> RemoteQuery {
-        let (names, columns): (Vec<_>, Vec<_>) = match &self.aggregate {
-            Some(aggregate) => aggregate.items.iter().cloned().unzip(),
-            None => self.columns.iter().map(|place| self.plain(*place)).unzip(),
+    fn query(&self, capabilities: &Capabilities) -> RemoteQuery {
+        let dialect = capabilities.dialect;
+        let columns = match &self.aggregate {
+            Some(aggregate) => aggregate.items.iter().map(|(_, column)| column.clone()).collect(),
+            None => self.columns.iter().map(|place| self.remote(*place)).collect(),
         };
-        let relation = self.table.relation();
-        let mut sql = format!("SELECT {} FROM {relation}", names.join(", "));
-        if !self.conditions.is_empty() {
-            sql += &format!(" WHERE {}", self.conditions.join(" AND "));
+        RemoteQuery {
+            sql: dialect.select(self),
+            columns,
+            table: self.table.name.clone(),
+            relation: self.relation(dialect),
+            definition: Arc::clone(&self.table),
+            pruning: self.pruning.clone(),
         }
-        if let Some(RemoteAggregate { keys: 1.., .. }) = &self.aggregate {
-            let keys = self.aggregate.iter().flat_map(|aggregate| 1..=aggregate.keys);
-            sql += &format!(" GROUP BY {}", keys.map(|key| key.to_string()).collect::<Vec<_>>().join(", "));
-        }
-        if !self.order.is_empty() {
-            sql += &format!(" ORDER BY {}", self.order.join(", "));
-        }
-        if let Some(rows) = self.limit {
-            sql += &format!(" LIMIT {rows}");
-        }
-        RemoteQuery { sql, columns, table: self.table.name.clone(), relation }
     }
 
-    /// A column of the table as it is.
-    fn plain(&self, place: usize) -> (String, RemoteColumn) {
-        let ForeignColumn { name, ty, remote } = self.table.columns[place].clone();
-        (quote_always(&remote), RemoteColumn { name, ty, remote })
+    /// What is selected.
+    pub fn items<D: Dialect + ?Sized>(&self, dialect: &D) -> Vec<String> {
+        match &self.aggregate {
+            Some(aggregate) => aggregate.items.iter().map(|(sql, _)| sql.clone()).collect(),
+            None => {
+                self.columns.iter().map(|place| dialect.name(&self.table.columns[*place].remote)).collect()
+            }
+        }
     }
 
-    /// What the server calls a column of the scan, and its type.
-    pub fn column(&self, index: usize) -> Option<(String, Type)> {
-        let (sql, column) = self.plain(*self.columns.get(index)?);
-        Some((sql, column.ty))
+    /// What it is selected from.
+    pub fn relation<D: Dialect + ?Sized>(&self, dialect: &D) -> String {
+        dialect.relation(&self.table.remote_schema, &self.table.remote_table)
+    }
+
+    fn remote(&self, place: usize) -> RemoteColumn {
+        let ForeignColumn { name, ty, remote, .. } = self.table.columns[place].clone();
+        RemoteColumn { name, ty, remote }
+    }
+
+    /// What the server calls a column of the scan.
+    pub fn column(&self, index: usize, capabilities: &Capabilities) -> Option<Operand> {
+        let column = self.table.columns.get(*self.columns.get(index)?)?;
+        Some(Operand { sql: capabilities.dialect.name(&column.remote), ty: column.ty, value: None })
     }
 
     /// A value of a row, as one of this type.
-    pub(crate) fn value(&self, source: &Source, ty: Type) -> Option<String> {
+    pub(crate) fn value(&self, source: &Source, ty: Type, capabilities: &Capabilities) -> Option<String> {
         match source {
             Source::Column { index, keyed: false } => {
-                let (sql, found) = self.column(*index)?;
-                (found.oid() == ty.oid()).then_some(sql)
+                let found = self.column(*index, capabilities)?;
+                (found.ty.oid() == ty.oid()).then_some(found.sql)
             }
-            Source::Constant(value) if value.data_type() == ty.arrow() => literal(value, ty),
+            Source::Constant(value) if value.data_type() == ty.arrow() => {
+                capabilities.dialect.literal(value, ty)
+            }
+            Source::Expression(expr) => {
+                let found = self.writer(capabilities).operand(expr)?;
+                (found.ty.oid() == ty.oid()).then_some(found.sql)
+            }
+            _ => None,
+        }
+    }
+
+    /// What writes expressions over the columns of the scan.
+    pub fn writer<'a>(&'a self, capabilities: &'a Capabilities) -> Writer<'a> {
+        let fields = self.columns.iter().filter_map(|place| self.table.columns.get(*place));
+        let fields: Vec<_> = fields.map(|column| column.ty.field(&column.name)).collect();
+        Writer { select: self, capabilities, schema: Arc::new(Schema::new(fields)) }
+    }
+
+    /// A column or an expression as what it is there.
+    pub(crate) fn operand(&self, source: &Source, capabilities: &Capabilities) -> Option<Operand> {
+        match source {
+            Source::Column { index, keyed: false } => self.column(*index, capabilities),
+            Source::Expression(expr) => self.writer(capabilities).operand(expr),
             _ => None,
         }
     }
 
     /// A column as something to sort by; `None` if it is sorted in another way there.
-    pub fn ordered(&self, index: usize, capabilities: &Capabilities) -> Option<String> {
-        let (sql, ty) = self.column(index).filter(|(_, ty)| (capabilities.comparable)(*ty))?;
-        Some(if is_text(ty) { sql + capabilities.byte_order } else { sql })
+    pub fn ordered(&self, index: usize, capabilities: &Capabilities) -> Option<Operand> {
+        self.column(index, capabilities).filter(|operand| capabilities.orders(operand.ty))
     }
 
-    /// A column as something to group by; `None` if other values are equal there. Floats have two zeros.
+    /// A column as something to group by; `None` if other values are equal there.
     pub fn key(&self, index: usize, capabilities: &Capabilities) -> Option<(String, RemoteColumn)> {
-        let (sql, column) = self.plain(*self.columns.get(index)?);
-        let is_float = matches!(column.ty.scalar, Scalar::Float4 | Scalar::Float8);
-        ((capabilities.comparable)(column.ty) && !is_float).then_some((sql, column))
-    }
-}
-
-/// A name as the other side reads it, whatever words it keeps for itself.
-pub fn quote_always(name: &str) -> String {
-    match quote_ident(name) {
-        plain if plain == name => format!("\"{name}\""),
-        quoted => quoted,
+        let operand = self.column(index, capabilities).filter(|operand| capabilities.groups(operand.ty))?;
+        Some((capabilities.dialect.grouped(&operand), self.remote(*self.columns.get(index)?)))
     }
 }
 
@@ -158,7 +180,8 @@ impl ForeignScanExec {
             EmissionType::Incremental,
             Boundedness::Bounded,
         ));
-        let (query, metrics) = (Arc::new(select.query()), ExecutionPlanMetricsSet::new());
+        let query = Arc::new(select.query(connector.capabilities()));
+        let metrics = ExecutionPlanMetricsSet::new();
         Self { place, select, query, connector, batch_rows, properties, metrics }
     }
 

@@ -21,35 +21,30 @@ use tidemill_sql::types::Type;
 use crate::connector::Connector;
 use crate::deparse::Deparser;
 use crate::node::{DeadNodes, Member};
+use crate::option::Options;
 use crate::pushdown::Pushdown;
-use crate::scan::{ForeignScanExec, Place, RemoteSelect, quote_always};
+use crate::scan::{ForeignScanExec, Place, RemoteSelect};
 
 /// A foreign table: what it is called and typed here, and there.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TableDefinition {
     pub name: String,
     pub columns: Vec<ForeignColumn>,
     /// Empty: a name without a schema.
     pub remote_schema: String,
     pub remote_table: String,
+    pub options: Options,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForeignColumn {
     pub name: String,
     pub ty: Type,
     pub remote: String,
+    pub options: Options,
 }
 
 impl TableDefinition {
-    /// What the other side calls it.
-    pub fn relation(&self) -> String {
-        match self.remote_schema.as_str() {
-            "" => quote_always(&self.remote_table),
-            schema => format!("{}.{}", quote_always(schema), quote_always(&self.remote_table)),
-        }
-    }
-
     pub fn schema(&self) -> Schema {
         Schema::new(self.columns.iter().map(|column| column.ty.field(&column.name)).collect::<Vec<_>>())
     }
@@ -96,6 +91,10 @@ impl ForeignTable {
         self.pushdown.filters && self.connector.capabilities().limit
     }
 
+    fn prunes(&self) -> bool {
+        self.pushdown.filters && self.connector.capabilities().prunes
+    }
+
     fn deparser(&self) -> Deparser<'_> {
         Deparser { columns: &self.definition.columns, capabilities: self.connector.capabilities() }
     }
@@ -116,6 +115,7 @@ impl TableProvider for ForeignTable {
         let deparser = self.deparser();
         let supported = |filter: &&Expr| match deparser.condition(filter) {
             Some(_) if self.pushdown.filters => TableProviderFilterPushDown::Exact,
+            None if self.prunes() => TableProviderFilterPushDown::Inexact,
             _ => TableProviderFilterPushDown::Unsupported,
         };
         Ok(filters.iter().map(supported).collect())
@@ -131,7 +131,7 @@ impl TableProvider for ForeignTable {
         let all: Vec<usize> = (0..self.definition.columns.len()).collect();
         let wanted = projection.unwrap_or(&all);
         let deparser = self.deparser();
-        let (mut conditions, mut rest) = (Vec::new(), Vec::new());
+        let (mut conditions, mut pruning, mut rest) = (Vec::new(), Vec::new(), Vec::new());
         for filter in filters {
             match deparser.condition(filter) {
                 _ if is_never(filter) => {
@@ -139,6 +139,7 @@ impl TableProvider for ForeignTable {
                 }
                 _ if is_always(filter) => {}
                 Some(condition) => conditions.push(condition),
+                None if self.prunes() => pruning.push(filter.clone()),
                 // The optimizer may have written it anew since it was found to mean the same there.
                 None => rest.push(filter.clone()),
             }
@@ -154,6 +155,7 @@ impl TableProvider for ForeignTable {
             table: Arc::clone(&self.definition),
             columns: columns.clone(),
             conditions,
+            pruning,
             aggregate: None,
             order: vec![],
             limit: limit.filter(|_| self.sends_limit() && rest.is_empty()),

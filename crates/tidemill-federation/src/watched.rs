@@ -15,6 +15,7 @@ use tidemill_sql::statement::ImportSelection;
 
 use crate::connector::{Capabilities, Connector, ImportedTable, Insertion, RemoteQuery, Writer};
 use crate::health::{Health, is_absence};
+use crate::option::Options;
 use crate::snapshot::Shared;
 
 /// A connector, and whether its server is there.
@@ -79,8 +80,13 @@ impl Connector for Watched {
         Box::pin(RecordBatchStreamAdapter::new(schema, guarded))
     }
 
-    async fn tables(&self, schema: &str, selection: &ImportSelection) -> Result<Option<Vec<ImportedTable>>> {
-        self.guarded(self.connector.tables(schema, selection)).await
+    async fn tables(
+        &self,
+        schema: &str,
+        selection: &ImportSelection,
+        options: &Options,
+    ) -> Result<Option<Vec<ImportedTable>>> {
+        self.guarded(self.connector.tables(schema, selection, options)).await
     }
 
     async fn probe(&self) -> Result<()> {

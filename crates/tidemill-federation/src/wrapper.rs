@@ -7,7 +7,7 @@ use tidemill_sql::{Result, SqlError, SqlState};
 use crate::connector::Connector;
 use crate::multi_tenant;
 use crate::option::{OptionSpec, Options, Place, validate};
-use crate::postgres;
+use crate::{file, influx, mysql, postgres, sqlite};
 
 /// The kind of a server: which options there are, and how it is reached.
 #[derive(Debug)]
@@ -16,25 +16,68 @@ pub struct Wrapper {
     pub options: &'static [OptionSpec],
     /// Whether a user needs a mapping to use a server.
     pub needs_mapping: bool,
+    /// What is said of options as a whole, each of which is known.
+    pub check: fn(Place, &Options) -> Result<()>,
     /// A connector for a server of this name; nothing is connected yet.
     pub connect: fn(name: &str, server: &Options, mapping: &Options) -> Result<Arc<dyn Connector>>,
 }
 
 /// All wrappers. Each is built in; `CREATE EXTENSION` of its name says so.
-pub static WRAPPERS: [Wrapper; 2] = [
+pub static WRAPPERS: [Wrapper; 7] = [
     Wrapper {
         name: "postgres_fdw",
         options: postgres::OPTIONS,
         needs_mapping: true,
+        check: nothing_more,
         connect: postgres::connector,
+    },
+    Wrapper {
+        name: "mysql_fdw",
+        options: mysql::OPTIONS,
+        needs_mapping: true,
+        check: nothing_more,
+        connect: mysql::connector,
+    },
+    Wrapper {
+        name: "sqlite_fdw",
+        options: sqlite::OPTIONS,
+        needs_mapping: false,
+        check: nothing_more,
+        connect: sqlite::connector,
+    },
+    Wrapper {
+        name: "influxdb_fdw",
+        options: influx::OPTIONS,
+        needs_mapping: false,
+        check: nothing_more,
+        connect: influx::connector,
+    },
+    Wrapper {
+        name: "file_fdw",
+        options: file::OPTIONS,
+        needs_mapping: false,
+        check: file::check,
+        connect: file::connector,
+    },
+    Wrapper {
+        name: "parquet_fdw",
+        options: file::PARQUET_OPTIONS,
+        needs_mapping: false,
+        check: file::check_parquet,
+        connect: file::parquet_connector,
     },
     Wrapper {
         name: multi_tenant::WRAPPER,
         options: multi_tenant::OPTIONS,
         needs_mapping: false,
+        check: nothing_more,
         connect: multi_tenant::no_connector,
     },
 ];
+
+fn nothing_more(_: Place, _: &Options) -> Result<()> {
+    Ok(())
+}
 
 impl Wrapper {
     pub fn find(name: &str) -> Option<&'static Wrapper> {
@@ -52,6 +95,8 @@ impl Wrapper {
 
     /// As [`validate`], of this wrapper's options.
     pub fn validate<'o>(&self, place: Place, options: &'o Options) -> Result<Vec<(&'o str, &'static str)>> {
-        validate(self.options, place, options)
+        let idle = validate(self.options, place, options)?;
+        (self.check)(place, options)?;
+        Ok(idle)
     }
 }

@@ -221,9 +221,10 @@ impl Node {
             });
             arrays.push(place);
         }
+        let dialect = self.target.connector.capabilities().dialect;
         let into = Insertion {
             table: self.target.table.name.clone(),
-            relation: self.target.table.relation(),
+            relation: dialect.relation(&self.target.table.remote_schema, &self.target.table.remote_table),
             columns,
         };
         let own = own.project(&arrays).map_err(|error| SqlError::internal(error.to_string()))?;

@@ -8,6 +8,7 @@ use tokio_postgres::{Error, Row};
 use super::connect::Pool;
 use super::error::failed;
 use crate::connector::{ImportedColumn, ImportedTable, RemoteQuery};
+use crate::option::Options;
 
 const SCHEMA: &str = "SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = $1";
 /// A domain is what it is made of. Partitions come with their table, unless they are named.
@@ -32,9 +33,9 @@ pub async fn tables(
     let asked = |error: Error| {
         let query = RemoteQuery {
             sql: COLUMNS.to_string(),
-            columns: vec![],
             table: schema.to_string(),
             relation: schema.to_string(),
+            ..RemoteQuery::default()
         };
         failed(&pool.server, &query, &error)
     };
@@ -53,7 +54,8 @@ pub async fn tables(
             continue;
         }
         if tables.last().is_none_or(|table| table.name != name) {
-            tables.push(ImportedTable { name: name.clone(), columns: vec![] });
+            let options = Options::of([("schema_name", schema), ("table_name", &name)]);
+            tables.push(ImportedTable { name: name.clone(), columns: vec![], options });
         }
         if let (Some(table), Some(column)) = (tables.last_mut(), column(&row, &name).map_err(asked)?) {
             table.columns.push(column?);
@@ -68,7 +70,10 @@ fn column(row: &Row, table: &str) -> std::result::Result<Option<Result<ImportedC
     let (oid, typname): (u32, String) = (row.try_get(3)?, row.try_get(4)?);
     let (typmod, not_null): (i32, bool) = (row.try_get(5)?, row.try_get(6)?);
     Ok(Some(match Type::from_oid(oid) {
-        Some(ty) => Ok(ImportedColumn { name, ty: ty.with_typmod(typmod), not_null }),
+        Some(ty) => {
+            let options = Options::of([("column_name", &name)]);
+            Ok(ImportedColumn { name, ty: ty.with_typmod(typmod), not_null, options })
+        }
         None => Err(SqlError::new(
             SqlState::FDW_INVALID_DATA_TYPE,
             format!(

@@ -16,7 +16,7 @@ use super::connect::Pool;
 use super::error::failed;
 use super::scan::{Running, fits, mismatch};
 use crate::connector::{Insertion, RemoteQuery, Writer};
-use crate::scan::quote_always;
+use crate::dialect::quote_always;
 
 /// A transaction on a connection of its own.
 pub struct Transaction {
@@ -70,6 +70,7 @@ impl Transaction {
             columns: into.columns.clone(),
             table: into.table.clone(),
             relation: into.relation.clone(),
+            ..RemoteQuery::default()
         };
         let client = self.client()?;
         let select = format!("SELECT {names} FROM {}", into.relation);
@@ -167,5 +168,5 @@ fn commit() -> RemoteQuery {
 }
 
 fn command(sql: &str) -> RemoteQuery {
-    RemoteQuery { sql: sql.to_string(), columns: vec![], table: String::new(), relation: String::new() }
+    RemoteQuery { sql: sql.to_string(), ..RemoteQuery::default() }
 }

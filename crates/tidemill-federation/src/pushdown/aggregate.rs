@@ -24,8 +24,7 @@ use tidemill_sql::types::{Scalar, Type};
 
 use super::{Pushdown, Source, Target, push};
 use crate::connector::RemoteColumn;
-use crate::deparse::literal;
-use crate::scan::{ForeignScanExec, RemoteAggregate, RemoteSelect};
+use crate::scan::{ForeignScanExec, RemoteAggregate};
 
 #[derive(Debug)]
 pub struct PartialAggregates;
@@ -94,7 +93,7 @@ fn pushed(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
 }
 
 /// The partial states of other rows, folded here.
-fn partial(aggregate: &AggregateExec, input: &Arc<dyn ExecutionPlan>) -> Result<AggregateExec> {
+pub(super) fn partial(aggregate: &AggregateExec, input: &Arc<dyn ExecutionPlan>) -> Result<AggregateExec> {
     AggregateExec::try_new(
         AggregateMode::Partial,
         aggregate.group_expr().clone(),
@@ -106,22 +105,22 @@ fn partial(aggregate: &AggregateExec, input: &Arc<dyn ExecutionPlan>) -> Result<
 }
 
 /// One argument, each of its values as often as it comes, in any order.
-fn is_known(call: &AggregateFunctionExpr) -> bool {
+pub(super) fn is_known(call: &AggregateFunctionExpr) -> bool {
     let known = ["count", "sum", "avg", "min", "max"].contains(&call.fun().name());
     known && !call.is_distinct() && call.order_bys().is_empty() && call.expressions().len() == 1
 }
 
-struct States<'a> {
-    aggregate: &'a AggregateExec,
-    keys: usize,
+pub(super) struct States<'a> {
+    pub aggregate: &'a AggregateExec,
+    pub keys: usize,
     /// Of the keys and the states.
-    schema: SchemaRef,
+    pub schema: SchemaRef,
 }
 
 impl Target for States<'_> {
     fn scan(&self, scan: &ForeignScanExec, sources: &[Source]) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let select = scan.select();
-        if !scan.capabilities().aggregates || select.limit.is_some() || select.aggregate.is_some() {
+        if select.limit.is_some() || select.aggregate.is_some() {
             return Ok(None);
         }
         let Some(items) = self.items(scan, sources) else { return Ok(None) };
@@ -156,7 +155,12 @@ impl States<'_> {
                 Source::Column { index, keyed: false } => scan.select().key(*index, scan.capabilities())?,
                 Source::Constant(value) => {
                     let ty = Type::of_field(self.schema.field(i)).ok()?;
-                    (literal(value, ty)?, column(self.schema.field(i).name(), ty))
+                    (scan.capabilities().dialect.literal(value, ty)?, column(self.schema.field(i).name(), ty))
+                }
+                Source::Expression(expr) => {
+                    let key = scan.select().writer(scan.capabilities()).key(expr)?;
+                    let sql = scan.capabilities().dialect.grouped(&key);
+                    (sql, column(self.schema.field(i).name(), key.ty))
                 }
                 Source::Column { .. } => return None,
             });
@@ -175,48 +179,38 @@ fn column(name: &str, ty: Type) -> RemoteColumn {
 /// The columns of the state of an aggregate.
 fn state(function: &str, scan: &ForeignScanExec, argument: &Source) -> Option<Vec<Item>> {
     let of = |sql: String, scalar| (sql, column(function, Type::new(scalar)));
-    let index = match argument {
-        Source::Constant(value) if function == "count" && !value.is_null() => {
-            return Some(vec![of("count(*)".into(), Scalar::Int8)]);
-        }
-        Source::Column { index, keyed: false } => *index,
-        _ => return None,
-    };
-    let select: &RemoteSelect = scan.select();
-    let (x, ty) = select.column(index)?;
-    if ty.array && function != "count" {
+    if let Source::Constant(value) = argument
+        && function == "count"
+        && !value.is_null()
+    {
+        let is_known = scan.capabilities().aggregates.iter().any(|known| known.name == function);
+        return is_known.then(|| vec![of("count(*)".into(), Scalar::Int8)]);
+    }
+    let x = scan.select().operand(argument, scan.capabilities())?;
+    let (ty, dialect) = (x.ty, scan.capabilities().dialect);
+    if !scan.capabilities().aggregates(function, ty) {
         return None;
     }
+    let count = || of(format!("count({})", x.sql), Scalar::Int8);
     Some(match (function, ty.scalar) {
-        ("count", _) => vec![of(format!("count({x})"), Scalar::Int8)],
+        ("count", _) => vec![count()],
         ("sum", Scalar::Int2 | Scalar::Int4) => {
             // An overflow is an error there already.
-            vec![of(format!("sum({x})"), Scalar::Int8), of("false".into(), Scalar::Bool)]
+            vec![of(dialect.integer_sum(&x), Scalar::Int8), of("false".into(), Scalar::Bool)]
         }
         ("avg", Scalar::Int2 | Scalar::Int4) => {
-            vec![of(format!("coalesce(sum({x}), 0)"), Scalar::Int8), of(format!("count({x})"), Scalar::Int8)]
+            vec![of(format!("coalesce({}, 0)", dialect.integer_sum(&x)), Scalar::Int8), count()]
         }
         ("sum" | "avg", Scalar::Float4 | Scalar::Float8) => {
-            let sum = match ty.scalar {
-                Scalar::Float4 => format!("sum({x}::double precision)"),
-                _ => format!("sum({x})"),
-            };
-            // An infinity that is no overflow, which is an error there, has come in.
-            let infinite = format!("coalesce({sum} IN ('Infinity', '-Infinity'), false)");
-            vec![
-                of(format!("coalesce({sum}, 0)"), Scalar::Float8),
-                of(format!("count({x})"), Scalar::Int8),
-                of(infinite, Scalar::Bool),
-            ]
+            let (sum, infinite) = dialect.float_sum(&x);
+            vec![of(format!("coalesce({sum}, 0)"), Scalar::Float8), count(), of(infinite, Scalar::Bool)]
         }
-        ("min" | "max", _) => {
-            let value = select.ordered(index, scan.capabilities()).filter(|_| has_extremes(ty))?;
+        ("min" | "max", _) if has_extremes(ty) => {
+            let value = dialect.extreme(function, &x);
             match ty.scalar {
                 // The state has no zone.
-                Scalar::Timestamptz => {
-                    vec![of(format!("{function}({value}) AT TIME ZONE 'UTC'"), Scalar::Timestamp)]
-                }
-                _ => vec![(format!("{function}({value})"), column(function, ty.with_typmod(-1)))],
+                Scalar::Timestamptz => vec![of(value, Scalar::Timestamp)],
+                _ => vec![(value, column(function, ty.with_typmod(-1)))],
             }
         }
         _ => return None,

@@ -31,6 +31,7 @@ fn ask(port: u16, sql: &str) -> SendableRecordBatchStream {
         columns: vec![RemoteColumn { name: "a".into(), ty: Type::new(Scalar::Int4), remote: "a".into() }],
         table: "t".into(),
         relation: "t".into(),
+        ..RemoteQuery::default()
     };
     let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Int32, true)]));
     connector.rows(Arc::new(query), schema, 1000, None, Box::new(|_| {}))

@@ -5,4 +5,5 @@
 mod fault;
 #[path = "../../../tidemill/tests/wire/postgres.rs"]
 mod postgres;
+mod recorded;
 mod rule;

@@ -1,176 +1,167 @@
-//! Rules over servers of which some can follow them and others cannot.
+//! Each rule over servers that can follow it, that cannot, and that can in part: the rows are right, what the servers are asked
+//! is as expected, and without the rule the answer is the same.
 
-use std::collections::HashMap;
-use std::fmt;
-use std::sync::{Arc, Mutex};
+use tidemill_federation::pushdown::Pushdown;
 
-use arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray};
-use arrow::datatypes::SchemaRef;
-use arrow::util::pretty::pretty_format_batches;
-use async_trait::async_trait;
-use datafusion::execution::SendableRecordBatchStream;
-use datafusion::physical_plan::collect;
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::prelude::SessionContext;
-use tidemill_federation::connector::{Capabilities, Connector, ImportedTable, RemoteQuery};
-use tidemill_federation::multi_tenant::ChildTable;
-use tidemill_federation::snapshot::Shared;
-use tidemill_federation::{ForeignColumn, ForeignTable, MultiTenantTable, TableDefinition, pushdown};
-use tidemill_sql::Result;
-use tidemill_sql::planner::{self, session_state_builder};
-use tidemill_sql::statement::ImportSelection;
-use tidemill_sql::types::{Scalar, Type};
+use crate::recorded::{ABLE, Node, PARTIAL, PLAIN, Setting};
 
-static ALL: Capabilities =
-    Capabilities { comparable: |_| true, byte_order: "", limit: true, order: true, aggregates: true };
-static NONE: Capabilities =
-    Capabilities { comparable: |_| false, byte_order: "", limit: false, order: false, aggregates: false };
+const OFF: Pushdown = Pushdown { filters: false, aggregates: false, top_k: false };
 
-/// Answers queries that it knows, and remembers what it was asked.
-struct Recorded {
-    capabilities: &'static Capabilities,
-    answers: HashMap<&'static str, Vec<ArrayRef>>,
-    asked: Arc<Mutex<Vec<String>>>,
+fn nodes() -> [Node; 3] {
+    [
+        Node {
+            name: "able",
+            capabilities: &ABLE,
+            rows: "VALUES ('a', 1, 10.0), ('b', 2, 1.0), (NULL, NULL, NULL)",
+        },
+        Node {
+            name: "part",
+            capabilities: &PARTIAL,
+            rows: "VALUES ('b', 3, 'NaN'), ('B', 4, -1.5), ('', NULL, 0.0)",
+        },
+        Node { name: "plain", capabilities: &PLAIN, rows: "VALUES ('a', 1, 5.0), ('c', 7, 7.0)" },
+    ]
 }
 
-impl fmt::Debug for Recorded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Recorded")
-    }
-}
-
-#[async_trait]
-impl Connector for Recorded {
-    fn capabilities(&self) -> &'static Capabilities {
-        self.capabilities
-    }
-
-    fn rows(
-        self: Arc<Self>,
-        query: Arc<RemoteQuery>,
-        schema: SchemaRef,
-        _: usize,
-        _: Option<Arc<Shared>>,
-        _: Box<dyn Fn(usize) + Send + Sync>,
-    ) -> SendableRecordBatchStream {
-        self.asked.lock().unwrap().push(query.sql.clone());
-        let answer = self.answers.get(query.sql.as_str()).unwrap_or_else(|| panic!("{}", query.sql));
-        let batch = RecordBatch::try_new(Arc::clone(&schema), answer.clone()).unwrap();
-        Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::iter([Ok(batch)])))
-    }
-
-    async fn tables(&self, _: &str, _: &ImportSelection) -> Result<Option<Vec<ImportedTable>>> {
-        Ok(None)
+/// The rows of a query and what the nodes are asked for them.
+async fn check(sql: &str, rows: &[&str], asked: &[&str]) {
+    let on = Setting::new(&nodes(), Pushdown::default()).await.query(sql).await;
+    assert_eq!(on.0, rows, "{sql}");
+    let wanted: Vec<_> = asked.iter().map(|asked| asked.replace("FROM m", r#"FROM "public"."m""#)).collect();
+    assert_eq!(on.1, wanted, "{sql}");
+    for off in [
+        Pushdown { filters: false, ..Pushdown::default() },
+        Pushdown { aggregates: false, ..Pushdown::default() },
+        Pushdown { top_k: false, ..Pushdown::default() },
+        OFF,
+    ] {
+        let without = Setting::new(&nodes(), off).await.query(sql).await;
+        assert_eq!(without.0, rows, "{off:?}: {sql}");
     }
 }
 
-/// The rows of a query over `m`, whose child on `able` can do all and that on `plain` nothing; and what they were asked.
-async fn run(
-    sql: &str,
-    able: impl IntoIterator<Item = (&'static str, Vec<ArrayRef>)>,
-    plain: impl IntoIterator<Item = (&'static str, Vec<ArrayRef>)>,
-) -> (String, Vec<String>) {
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let column =
-        |name: &str, scalar| ForeignColumn { name: name.into(), ty: Type::new(scalar), remote: name.into() };
-    let child = |server: &str, capabilities, answers| {
-        let definition = TableDefinition {
-            name: format!("m__{server}__0"),
-            columns: vec![column("g", Scalar::Text), column("x", Scalar::Float8)],
-            remote_schema: String::new(),
-            remote_table: "m".into(),
-        };
-        let connector = Recorded { capabilities, answers, asked: Arc::clone(&asked) };
-        ChildTable {
-            name: definition.name.clone(),
-            server: server.into(),
-            table: Arc::new(ForeignTable::new(
-                Arc::new(definition),
-                Arc::new(connector),
-                pushdown::Pushdown::default(),
-            )),
-        }
-    };
-    let table = MultiTenantTable {
-        name: "m".into(),
-        columns: vec![("g".into(), Type::new(Scalar::Text)), ("x".into(), Type::new(Scalar::Float8))],
-        children: vec![
-            child("able", &ALL, able.into_iter().collect()),
-            child("plain", &NONE, plain.into_iter().collect()),
+/// A condition is left to those that judge it alike.
+#[tokio::test]
+async fn conditions() {
+    check(
+        "SELECT i FROM m WHERE i = 1",
+        &["1", "1"],
+        &[
+            r#"able: SELECT "i" FROM m WHERE ("i" = 1)"#,
+            r#"part: SELECT "i" FROM m WHERE ("i" = 1)"#,
+            r#"plain: SELECT "i" FROM m"#,
         ],
-    };
-    let mut builder = session_state_builder();
-    for rule in pushdown::rules() {
-        builder = builder.with_physical_optimizer_rule(rule);
-    }
-    let context = SessionContext::new_with_state(builder.build());
-    context.register_table("m", table.provider().unwrap()).unwrap();
-    let state = context.state();
-    let mut statement = sqlparser_statement(sql);
-    planner::prepare(&mut statement, &state).unwrap();
-    let statement = datafusion::sql::parser::Statement::Statement(Box::new(statement));
-    let plan = state.statement_to_plan(statement).await.unwrap();
-    let plan = state.create_physical_plan(&plan).await.unwrap();
-    let batches = collect(plan, context.task_ctx()).await.unwrap();
-    let mut asked = asked.lock().unwrap().clone();
-    asked.sort();
-    (pretty_format_batches(&batches).unwrap().to_string(), asked)
+    )
+    .await;
+    check(
+        "SELECT i FROM m WHERE g = 'b' AND i < 4 ORDER BY i",
+        &["2", "3"],
+        &[
+            r#"able: SELECT "i" FROM m WHERE ("g" = 'b'::text) AND ("i" < 4)"#,
+            r#"part: SELECT "g", "i" FROM m WHERE ("i" < 4)"#,
+            r#"plain: SELECT "g", "i" FROM m"#,
+        ],
+    )
+    .await;
+    check(
+        "SELECT count(*) FROM m WHERE NOT (i = 1 OR g IS NULL)",
+        &["4"],
+        &[
+            r#"able: SELECT count(*) FROM m WHERE ("i" <> 1) AND ("g" IS NOT NULL)"#,
+            r#"part: SELECT "g", "i" FROM m"#,
+            r#"plain: SELECT "g", "i" FROM m"#,
+        ],
+    )
+    .await;
+    check("SELECT i FROM m WHERE x IN (5, 'NaN') ORDER BY i", &["1", "3"], &[
+        r#"able: SELECT "i" FROM m WHERE (("x" = '5'::double precision) OR ("x" = 'NaN'::double precision))"#,
+        r#"part: SELECT "i", "x" FROM m"#,
+        r#"plain: SELECT "i", "x" FROM m"#,
+    ])
+    .await;
 }
 
-fn sqlparser_statement(sql: &str) -> datafusion::sql::sqlparser::ast::Statement {
-    datafusion::sql::sqlparser::ast::Statement::Query(tidemill_sql::parse::parse_query(sql).unwrap())
-}
-
-fn texts(values: &[&str]) -> ArrayRef {
-    Arc::new(StringArray::from(values.to_vec()))
-}
-
-fn floats(values: &[f64]) -> ArrayRef {
-    Arc::new(Float64Array::from(values.to_vec()))
+/// LIMIT goes with conditions only where nothing is left to be judged.
+#[tokio::test]
+async fn limits() {
+    check(
+        "SELECT count(*) FROM (SELECT g FROM m WHERE g >= '' LIMIT 2) AS some",
+        &["2"],
+        &[
+            r#"able: SELECT "g" FROM m WHERE ("g" >= ''::text COLLATE "C") LIMIT 2"#,
+            r#"part: SELECT "g" FROM m"#,
+            r#"plain: SELECT "g" FROM m"#,
+        ],
+    )
+    .await;
 }
 
 /// States of one side are merged with those that are made here of the rows of the other.
 #[tokio::test]
-async fn a_side_that_cannot_aggregate_is_folded_here() {
-    let states = r#"SELECT "g", coalesce(sum("x"), 0), count("x"), coalesce(sum("x") IN ('Infinity', '-Infinity'), false) FROM "m" GROUP BY 1"#;
-    let rows = r#"SELECT "g", "x" FROM "m""#;
-    let (answer, asked) = run(
-        "SELECT g, avg(x) AS mean FROM m GROUP BY g ORDER BY g",
-        [(
-            states,
-            vec![
-                texts(&["a", "b"]),
-                floats(&[10.0, 1.0]),
-                Arc::new(Int64Array::from(vec![4, 1])),
-                Arc::new(BooleanArray::from(vec![false, false])),
-            ],
-        )],
-        [(rows, vec![texts(&["a", "c"]), floats(&[5.0, 7.0])])],
+async fn partial_aggregates() {
+    check(
+        "SELECT g, count(*), avg(x) FROM m WHERE x < 'NaN' GROUP BY g ORDER BY g",
+        &["|1|0.0", "B|1|-1.5", "a|2|7.5", "b|1|1.0", "c|1|7.0"],
+        &[
+            r#"able: SELECT "g", count(*), coalesce(sum("x"), 0), count("x"), coalesce(sum("x") IN ('Infinity', '-Infinity'), false) FROM m WHERE ("x" < 'NaN'::double precision) GROUP BY 1"#,
+            r#"part: SELECT "g", "x" FROM m"#,
+            r#"plain: SELECT "g", "x" FROM m"#,
+        ],
     )
     .await;
-    assert_eq!(asked, [rows, states]);
-    let wanted = "\
-+---+------+
-| g | mean |
-+---+------+
-| a | 3.0  |
-| b | 1.0  |
-| c | 7.0  |
-+---+------+";
-    assert_eq!(answer, wanted);
+    check(
+        "SELECT max(i), count(g) FROM m",
+        &["7|7"],
+        &[
+            r#"able: SELECT max("i"), count("g") FROM m"#,
+            r#"part: SELECT max("i"), count("g") FROM m"#,
+            r#"plain: SELECT "g", "i" FROM m"#,
+        ],
+    )
+    .await;
+    check(
+        "SELECT sum(i), min(g) FROM m",
+        &["18|"],
+        &[
+            r#"able: SELECT sum("i"), false, min("g" COLLATE "C") FROM m"#,
+            r#"part: SELECT "g", "i" FROM m"#,
+            r#"plain: SELECT "g", "i" FROM m"#,
+        ],
+    )
+    .await;
+    check(
+        "SELECT count(*) FROM (SELECT DISTINCT i FROM m) AS d",
+        &["6"],
+        &[
+            r#"able: SELECT "i" FROM m GROUP BY 1"#,
+            r#"part: SELECT "i" FROM m GROUP BY 1"#,
+            r#"plain: SELECT "i" FROM m"#,
+        ],
+    )
+    .await;
 }
 
 /// A side that cannot sort sends all it has.
 #[tokio::test]
-async fn a_side_that_cannot_sort_is_sorted_here() {
-    let first = r#"SELECT "x" FROM "m" ORDER BY "x" DESC NULLS FIRST LIMIT 2"#;
-    let all = r#"SELECT "x" FROM "m""#;
-    let (answer, asked) = run(
-        "SELECT x FROM m ORDER BY x DESC LIMIT 2",
-        [(first, vec![floats(&[3.0, 1.0])])],
-        [(all, vec![floats(&[0.0, 9.0, 2.0])])],
+async fn first_rows() {
+    check(
+        "SELECT x FROM m ORDER BY x DESC NULLS LAST LIMIT 2",
+        &["NaN", "10.0"],
+        &[
+            r#"able: SELECT "x" FROM m ORDER BY "x" DESC NULLS LAST LIMIT 2"#,
+            r#"part: SELECT "x" FROM m"#,
+            r#"plain: SELECT "x" FROM m"#,
+        ],
     )
     .await;
-    assert_eq!(asked, [all, first]);
-    assert_eq!(answer, "+-----+\n| x   |\n+-----+\n| 9.0 |\n| 3.0 |\n+-----+");
+    check(
+        "SELECT g FROM m ORDER BY g LIMIT 3",
+        &["", "B", "a"],
+        &[
+            r#"able: SELECT "g" FROM m ORDER BY "g" COLLATE "C" ASC NULLS LAST LIMIT 3"#,
+            r#"part: SELECT "g" FROM m"#,
+            r#"plain: SELECT "g" FROM m"#,
+        ],
+    )
+    .await;
 }

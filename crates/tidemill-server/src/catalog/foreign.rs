@@ -50,6 +50,7 @@ pub struct ForeignTableObject {
 pub struct ChildObject {
     /// The number of the server.
     pub server: u32,
+    /// May be empty.
     pub schema: String,
     pub table: String,
 }
@@ -132,8 +133,9 @@ impl ForeignTable {
         let definition = Arc::new(TableDefinition {
             name: object.name.clone(),
             columns: object.remote_columns().collect(),
-            remote_schema: object.options.get("schema_name").unwrap_or("public").to_string(),
-            remote_table: object.options.get("table_name").unwrap_or(&object.name).to_string(),
+            remote_schema: object.option(SCHEMA_OPTIONS).unwrap_or_default().to_string(),
+            remote_table: object.option(TABLE_OPTIONS).unwrap_or(&object.name).to_string(),
+            options: object.options.clone(),
         });
         let columns = object.columns.iter().map(|c| (c.column.name.clone(), c.column.ty)).collect();
         let stream = StreamObject { name: object.name.clone(), columns, declared: true, server: None };
@@ -141,12 +143,21 @@ impl ForeignTable {
     }
 }
 
+/// Where the wrappers have the names that a table has on the other side.
+const SCHEMA_OPTIONS: [&str; 2] = ["schema_name", "dbname"];
+const TABLE_OPTIONS: [&str; 2] = ["table_name", "table"];
+
 impl ForeignTableObject {
+    fn option(&self, names: [&str; 2]) -> Option<&str> {
+        names.into_iter().find_map(|name| self.options.get(name))
+    }
+
     fn remote_columns(&self) -> impl Iterator<Item = ForeignColumn> {
         self.columns.iter().map(|ForeignTableColumn { column, options }| ForeignColumn {
             name: column.name.clone(),
             ty: column.ty,
             remote: options.get("column_name").unwrap_or(&column.name).to_string(),
+            options: options.clone(),
         })
     }
 
@@ -162,6 +173,7 @@ impl ForeignTableObject {
             columns: self.remote_columns().filter(|column| column.name != URL).collect(),
             remote_schema: child.schema.clone(),
             remote_table: child.table.clone(),
+            options: Options::default(),
         }
     }
 }

@@ -28,7 +28,8 @@ pub async fn ask(server: &Server, statement: &ForeignStatement) -> Result<Vec<Im
     let ForeignStatement::ImportSchema(import) = statement else { return Ok(vec![]) };
     foreign_table::check_import(&server.catalog, import)?;
     let remote = server.catalog.server(&import.server)?;
-    let Some(tables) = remote.connector()?.tables(&import.remote, &import.selection).await? else {
+    let options = Options::new(&import.options)?;
+    let Some(tables) = remote.connector()?.tables(&import.remote, &import.selection, &options).await? else {
         let message =
             format!("schema \"{}\" is not present on foreign server \"{}\"", import.remote, import.server);
         return Err(SqlError::new(SqlState::FDW_SCHEMA_NOT_FOUND, message));

@@ -68,8 +68,7 @@ pub fn create_multi_tenant(catalog: &Catalog, create: CreateMultiTenant) -> Resu
                 SqlError::unsupported(format!("the tables of server \"{server}\" have children themselves"));
             return Err(error.with_position(position).with_hint("Name their children."));
         }
-        let schema = schema.unwrap_or_else(|| SCHEMA.to_string());
-        children.push(ChildObject { server: found.oid, schema, table });
+        children.push(ChildObject { server: found.oid, schema: schema.unwrap_or_default(), table });
     }
     let mut object = ForeignTableObject {
         name: name.to_string(),
@@ -267,22 +266,22 @@ pub fn import(catalog: &Catalog, import: &ImportSchema, tables: Vec<ImportedTabl
     let options = Options::new(&import.options)?;
     let keeps_not_null = options.get("import_not_null").and_then(parse_bool).unwrap_or(true);
     let mut new = Vec::with_capacity(tables.len());
-    for ImportedTable { name, columns } in tables {
+    for ImportedTable { name, columns, options } in tables {
         if catalog.get(&name).is_some() {
             return Err(exists(&name).with_context(format!("importing foreign table \"{name}\"")));
         }
-        let columns = columns.into_iter().map(|ImportedColumn { name, ty, not_null }| ForeignTableColumn {
-            options: Options::of([("column_name", &name)]),
-            column: TableColumn {
-                name,
-                ty,
-                not_null: not_null && keeps_not_null,
-                default: None,
-                default_oid: 0,
-            },
-        });
+        let columns =
+            columns.into_iter().map(|ImportedColumn { name, ty, not_null, options }| ForeignTableColumn {
+                options,
+                column: TableColumn {
+                    name,
+                    ty,
+                    not_null: not_null && keeps_not_null,
+                    default: None,
+                    default_oid: 0,
+                },
+            });
         let columns = columns.collect();
-        let options = Options::of([("schema_name", &import.remote), ("table_name", &name)]);
         let object = ForeignTableObject { name, server: server.oid, columns, options, children: vec![] };
         new.push((catalog.allocate_oid(), object));
     }

@@ -46,7 +46,7 @@ fn described(plan: &Arc<dyn ExecutionPlan>, views: Views<'_>) -> Option<Describe
         return Some(state_scan(state, views));
     }
     if let Some(scan) = plan.downcast_ref::<ForeignScanExec>() {
-        let remote = ("Remote SQL", scan.remote_sql().to_string());
+        let remote = (scan.capabilities().label, scan.remote_sql().to_string());
         return Some((format!("Foreign Scan on {}", quote_ident(scan.table())), vec![remote]));
     }
     if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {

@@ -94,6 +94,7 @@ impl Current {
             pushdown: Pushdown {
                 filters: value("enable_foreign_filters") == Value::Bool(true),
                 aggregates: value("enable_foreign_aggregates") == Value::Bool(true),
+                eager_aggregates: value("enable_foreign_eager_aggregates") == Value::Bool(true),
                 top_k: value("enable_foreign_top_k") == Value::Bool(true),
             },
             dead_nodes: DeadNodes {

@@ -48,6 +48,8 @@ settings! {
         "enable_foreign_filters": Kind::Bool, "on", User,
             "Lets foreign servers judge conditions and stop at a LIMIT.";
         "enable_foreign_aggregates": Kind::Bool, "on", User, "Lets foreign servers fold rows into partial aggregates.";
+        "enable_foreign_eager_aggregates": Kind::Bool, "on", User,
+            "Lets foreign servers fold the rows of one side of a join before they are joined.";
         "enable_foreign_top_k": Kind::Bool, "on", User, "Lets foreign servers find the first rows of an order.";
         "on_dead_node": Kind::Enum { values: &["error", "skip"], aliases: &[] }, "error", User,
             "Sets what a query of a multi-tenant table does about a node that is not there: it fails, or leaves it out with a warning.";

@@ -26,3 +26,4 @@ mod transaction;
 mod transcript;
 mod view;
 mod window;
+mod wrapper;

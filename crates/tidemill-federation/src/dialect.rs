@@ -1,0 +1,181 @@
+//! How a kind of database is told what it is asked. What is not said otherwise is standard SQL.
+
+use std::fmt;
+
+use arrow::compute::SortOptions;
+use datafusion::common::ScalarValue;
+use tidemill_sql::name::quote_ident;
+use tidemill_sql::types::{Scalar, Type};
+
+use crate::scan::{RemoteAggregate, RemoteSelect};
+
+/// Only called for types and operators that the [`Capabilities`](crate::connector::Capabilities) name.
+pub trait Dialect: fmt::Debug + Send + Sync {
+    /// A name, whatever words are kept there for other things.
+    fn name(&self, name: &str) -> String {
+        quote_always(name)
+    }
+
+    /// A table; the schema may be empty.
+    fn relation(&self, schema: &str, table: &str) -> String {
+        match schema {
+            "" => self.name(table),
+            schema => format!("{}.{}", self.name(schema), self.name(table)),
+        }
+    }
+
+    /// A constant. `None`: there is no way to write exactly this one.
+    fn literal(&self, value: &ScalarValue, ty: Type) -> Option<String>;
+
+    fn compare(&self, sign: Comparison, left: &Operand, right: &Operand) -> Option<String> {
+        Some(format!("({} {} {})", self.compared(left), sign.sql(), self.compared(right)))
+    }
+
+    /// `IN` and `NOT IN`; a list has at least one item.
+    fn in_list(&self, value: &Operand, items: &[Operand], negated: bool) -> Option<String> {
+        let items: Vec<_> = items.iter().map(|item| self.compared(item)).collect();
+        let not = if negated { "NOT " } else { "" };
+        Some(format!("({} {not}IN ({}))", self.compared(value), items.join(", ")))
+    }
+
+    /// Something as it is compared: texts by their bytes.
+    fn compared(&self, operand: &Operand) -> String {
+        operand.sql.clone()
+    }
+
+    /// Something to group by that is selected as well.
+    fn grouped(&self, operand: &Operand) -> String {
+        self.compared(operand)
+    }
+
+    /// An item of ORDER BY.
+    fn ordered(&self, operand: &Operand, options: SortOptions) -> String {
+        let direction = if options.descending { "DESC" } else { "ASC" };
+        let nulls = if options.nulls_first { "FIRST" } else { "LAST" };
+        format!("{} {direction} NULLS {nulls}", self.compared(operand))
+    }
+
+    /// A condition that is a value of type bool.
+    fn truth(&self, operand: &Operand) -> Option<String> {
+        Some(operand.sql.clone())
+    }
+
+    /// Of two conditions.
+    fn or(&self, left: &str, right: &str) -> Option<String> {
+        Some(format!("({left} OR {right})"))
+    }
+
+    /// The sum of int2 or int4, as int8; too large a sum is an error.
+    fn integer_sum(&self, operand: &Operand) -> String {
+        format!("sum({})", operand.sql)
+    }
+
+    /// The sum of float4 or float8 in float8, or null, and whether an infinity came in.
+    fn float_sum(&self, operand: &Operand) -> (String, String) {
+        (format!("sum({})", operand.sql), "false".to_string())
+    }
+
+    /// `min` or `max`. A timestamptz is wanted as the timestamp that it is in UTC.
+    fn extreme(&self, function: &str, operand: &Operand) -> String {
+        format!("{function}({})", self.compared(operand))
+    }
+
+    /// What is selected where only the number of rows matters.
+    fn no_items(&self) -> &'static str {
+        "NULL"
+    }
+
+    /// The whole query.
+    fn select(&self, select: &RemoteSelect) -> String {
+        let items = match select.items(self) {
+            none if none.is_empty() => self.no_items().to_string(),
+            items => items.join(", "),
+        };
+        let mut sql = format!("SELECT {items} FROM {}", select.relation(self));
+        if !select.conditions.is_empty() {
+            sql += &format!(" WHERE {}", select.conditions.join(" AND "));
+        }
+        if let Some(RemoteAggregate { keys: keys @ 1.., .. }) = &select.aggregate {
+            let keys = (1..=*keys).map(|key| key.to_string());
+            sql += &format!(" GROUP BY {}", keys.collect::<Vec<_>>().join(", "));
+        }
+        if !select.order.is_empty() {
+            sql += &format!(" ORDER BY {}", select.order.join(", "));
+        }
+        if let Some(rows) = select.limit {
+            sql += &format!(" LIMIT {rows}");
+        }
+        sql
+    }
+}
+
+/// A column or a constant, and its type.
+#[derive(Debug, Clone)]
+pub struct Operand {
+    pub sql: String,
+    pub ty: Type,
+    /// Of a constant.
+    pub value: Option<ScalarValue>,
+}
+
+impl Operand {
+    pub fn is_text(&self) -> bool {
+        is_text(self.ty)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comparison {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    Distinct,
+    NotDistinct,
+}
+
+impl Comparison {
+    pub const ALL: [Comparison; 8] = [
+        Comparison::Equal,
+        Comparison::NotEqual,
+        Comparison::Less,
+        Comparison::LessOrEqual,
+        Comparison::Greater,
+        Comparison::GreaterOrEqual,
+        Comparison::Distinct,
+        Comparison::NotDistinct,
+    ];
+
+    pub fn sql(self) -> &'static str {
+        match self {
+            Comparison::Equal => "=",
+            Comparison::NotEqual => "<>",
+            Comparison::Less => "<",
+            Comparison::LessOrEqual => "<=",
+            Comparison::Greater => ">",
+            Comparison::GreaterOrEqual => ">=",
+            Comparison::Distinct => "IS DISTINCT FROM",
+            Comparison::NotDistinct => "IS NOT DISTINCT FROM",
+        }
+    }
+
+    /// Whether it asks which comes first.
+    pub fn is_order(self) -> bool {
+        use Comparison::*;
+        matches!(self, Less | LessOrEqual | Greater | GreaterOrEqual)
+    }
+}
+
+pub fn is_text(ty: Type) -> bool {
+    matches!(ty.scalar, Scalar::Text | Scalar::Varchar | Scalar::Name) && !ty.array
+}
+
+/// A name in double quotes.
+pub fn quote_always(name: &str) -> String {
+    match quote_ident(name) {
+        plain if plain == name => format!("\"{name}\""),
+        quoted => quoted,
+    }
+}

@@ -1,0 +1,239 @@
+//! Files: CSV, COPY's text and binary formats, JSON lines, Parquet. A table is a file, all files of a folder, or those whose
+//! names fit a pattern.
+
+mod conversion;
+mod copy;
+mod json;
+mod parquet;
+mod place;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use async_trait::async_trait;
+use datafusion::common::ScalarValue;
+use datafusion::error::DataFusionError;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
+use tidemill_sql::statement::ImportSelection;
+use tidemill_sql::types::Type;
+use tidemill_sql::{Result, SqlError, SqlState};
+use tokio::sync::mpsc::Sender;
+
+use crate::connector::{Capabilities, Connector, ImportedTable, RemoteQuery};
+use crate::dialect::Dialect;
+use crate::option::{Check, OptionSpec, Options, Place, Support};
+use crate::scan::RemoteSelect;
+use crate::snapshot::Shared;
+use crate::table::TableDefinition;
+
+const TABLE: &[Place] = &[Place::Table];
+const COLUMN: &[Place] = &[Place::Column];
+
+/// The options of `file_fdw`, in its order, and what JSON needs.
+pub const OPTIONS: &[OptionSpec] = &[
+    OptionSpec::new("filename", TABLE, Check::Text, Support::Yes),
+    OptionSpec::new("program", TABLE, Check::Text, Support::No),
+    OptionSpec::new("format", TABLE, Check::Text, Support::Yes),
+    OptionSpec::new("header", TABLE, Check::Text, Support::Yes),
+    OptionSpec::new("delimiter", TABLE, Check::Text, Support::Yes),
+    OptionSpec::new("quote", TABLE, Check::Text, Support::Yes),
+    OptionSpec::new("escape", TABLE, Check::Text, Support::Yes),
+    OptionSpec::new("null", TABLE, Check::Text, Support::Yes),
+    OptionSpec::new("encoding", TABLE, Check::Text, Support::Yes),
+    OptionSpec::new("force_not_null", COLUMN, Check::Bool, Support::Yes),
+    OptionSpec::new("force_null", COLUMN, Check::Bool, Support::Yes),
+    OptionSpec::new("column_name", COLUMN, Check::Text, Support::Yes),
+];
+
+/// The options of `parquet_fdw`.
+pub const PARQUET_OPTIONS: &[OptionSpec] = &[
+    OptionSpec::new("filename", TABLE, Check::Text, Support::Yes),
+    OptionSpec::new("column_name", COLUMN, Check::Text, Support::Yes),
+    OptionSpec::new("sorted", TABLE, Check::Text, Support::NoEffect("rows are sorted here")),
+    OptionSpec::new("use_mmap", TABLE, Check::Bool, Support::NoEffect("files are read piece by piece")),
+    OptionSpec::new("use_threads", TABLE, Check::Bool, Support::NoEffect("files are read one after another")),
+];
+
+pub(crate) static CAPABILITIES: Capabilities = Capabilities::none(&FileDialect, "Foreign File");
+/// Groups of rows in which a condition cannot hold are not read.
+pub(crate) static PARQUET: Capabilities =
+    Capabilities { prunes: true, ..Capabilities::none(&FileDialect, "Foreign File") };
+
+/// A file is asked nothing: what EXPLAIN shows is where it is.
+#[derive(Debug)]
+struct FileDialect;
+
+impl Dialect for FileDialect {
+    fn literal(&self, _: &ScalarValue, _: Type) -> Option<String> {
+        None
+    }
+
+    fn relation(&self, schema: &str, table: &str) -> String {
+        match schema {
+            "" => table.to_string(),
+            schema => Path::new(schema).join(table).display().to_string(),
+        }
+    }
+
+    fn select(&self, select: &RemoteSelect) -> String {
+        place::of(&select.table).display().to_string()
+    }
+}
+
+/// How the rows of a table are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    /// What COPY reads.
+    Copy,
+    /// An object a line.
+    Json,
+    Parquet,
+}
+
+pub fn connector(name: &str, _: &Options, _: &Options) -> Result<Arc<dyn Connector>> {
+    Ok(Arc::new(Files { name: name.to_string(), is_parquet: false }))
+}
+
+pub fn parquet_connector(name: &str, _: &Options, _: &Options) -> Result<Arc<dyn Connector>> {
+    Ok(Arc::new(Files { name: name.to_string(), is_parquet: true }))
+}
+
+/// What `file_fdw` says of the options of a table as a whole.
+pub fn check(place: Place, options: &Options) -> Result<()> {
+    if place != Place::Table {
+        return Ok(());
+    }
+    if options.get("filename").is_none() {
+        let message = "either filename or program is required for file_fdw foreign tables";
+        return Err(SqlError::new(SqlState::FDW_DYNAMIC_PARAMETER_VALUE_NEEDED, message));
+    }
+    match format(options) {
+        Format::Copy => copy::options(options, &[]).map(drop),
+        Format::Json | Format::Parquet => json::check(options),
+    }
+}
+
+pub fn check_parquet(place: Place, options: &Options) -> Result<()> {
+    if place == Place::Table && options.get("filename").is_none() {
+        let message = "parquet_fdw: filename is required";
+        return Err(SqlError::new(SqlState::FDW_DYNAMIC_PARAMETER_VALUE_NEEDED, message));
+    }
+    Ok(())
+}
+
+fn format(options: &Options) -> Format {
+    match options.get("format") {
+        Some("json") => Format::Json,
+        Some("parquet") => Format::Parquet,
+        _ => Format::Copy,
+    }
+}
+
+#[derive(Debug)]
+struct Files {
+    /// The server's name.
+    name: String,
+    is_parquet: bool,
+}
+
+#[async_trait]
+impl Connector for Files {
+    fn capabilities(&self) -> &'static Capabilities {
+        if self.is_parquet { &PARQUET } else { &CAPABILITIES }
+    }
+
+    fn rows(
+        self: Arc<Self>,
+        query: Arc<RemoteQuery>,
+        schema: SchemaRef,
+        batch_rows: usize,
+        _: Option<Arc<Shared>>,
+        counted: Box<dyn Fn(usize) + Send + Sync>,
+    ) -> SendableRecordBatchStream {
+        let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&schema), BATCHES_AHEAD);
+        let batches = builder.tx();
+        builder.spawn_blocking(move || {
+            let scan = Scan { server: &self.name, query: &query, schema, batch_rows, counted, batches };
+            let format = if self.is_parquet { Format::Parquet } else { format(&query.definition.options) };
+            scan.run(format).map_err(|error| DataFusionError::External(Box::new(error)))
+        });
+        builder.build()
+    }
+
+    /// A folder is a schema, and each of its files a table. Only Parquet says what is in it.
+    async fn tables(
+        &self,
+        schema: &str,
+        selection: &ImportSelection,
+        _: &Options,
+    ) -> Result<Option<Vec<ImportedTable>>> {
+        if !self.is_parquet {
+            let message = "foreign-data wrapper \"file_fdw\" does not support IMPORT FOREIGN SCHEMA";
+            return Err(SqlError::new(SqlState::FDW_NO_SCHEMAS, message));
+        }
+        let (folder, selection) = (PathBuf::from(schema), selection.clone());
+        let tables = tokio::task::spawn_blocking(move || parquet::tables(&folder, &selection));
+        tables.await.map_err(|error| SqlError::internal(error.to_string()))?
+    }
+}
+
+/// Batches that wait for whoever reads them. When they are as many, nothing more is read.
+const BATCHES_AHEAD: usize = 2;
+
+/// One scan, in a thread of its own.
+struct Scan<'a> {
+    server: &'a str,
+    query: &'a RemoteQuery,
+    schema: SchemaRef,
+    batch_rows: usize,
+    counted: Box<dyn Fn(usize) + Send + Sync>,
+    batches: Sender<datafusion::error::Result<RecordBatch>>,
+}
+
+impl Scan<'_> {
+    fn run(&self, format: Format) -> Result<()> {
+        for path in place::files(&self.query.definition, format)? {
+            let goes_on = match format {
+                Format::Copy => copy::read(self, &path)?,
+                Format::Json => json::read(self, &path)?,
+                Format::Parquet => parquet::read(self, &path)?,
+            };
+            if !goes_on {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until there is room; false: nobody wants it.
+    fn pass_on(&self, batch: RecordBatch) -> bool {
+        self.batches.blocking_send(Ok(batch)).is_ok()
+    }
+
+    fn definition(&self) -> &TableDefinition {
+        &self.query.definition
+    }
+
+    /// The places of the wanted columns among the table's.
+    fn wanted(&self) -> Result<Vec<usize>> {
+        let columns = &self.definition().columns;
+        let place = |name: &str| columns.iter().position(|column| column.name == name);
+        let wanted = self.query.columns.iter().map(|column| place(&column.name));
+        wanted.collect::<Option<_>>().ok_or_else(|| SqlError::internal("a column of no file is wanted"))
+    }
+}
+
+/// As PostgreSQL tells it of files.
+fn file_error(what: &str, path: &Path, error: &std::io::Error) -> SqlError {
+    let (state, reason) = match error.kind() {
+        std::io::ErrorKind::NotFound => (SqlState::UNDEFINED_FILE, "No such file or directory".to_string()),
+        std::io::ErrorKind::PermissionDenied => {
+            (SqlState::INSUFFICIENT_PRIVILEGE, "Permission denied".into())
+        }
+        _ => (SqlState::IO_ERROR, error.to_string()),
+    };
+    SqlError::new(state, format!("could not {what} file \"{}\": {reason}", path.display()))
+}

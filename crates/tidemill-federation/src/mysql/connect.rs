@@ -1,0 +1,235 @@
+//! Connections: made with a deadline, kept for the next query.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Error, Opts, OptsBuilder};
+use parking_lot::Mutex;
+use tidemill_sql::{Result, SqlError, SqlState};
+
+use crate::connector::RemoteQuery;
+use crate::option::Options;
+use crate::table::TableDefinition;
+
+/// How long a connection may take to be there, unless the server's options say.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a query that nobody wants any more may take to end.
+const CANCEL_MAX: Duration = Duration::from_secs(5);
+const HOST: &str = "127.0.0.1";
+const PORT: u16 = 3306;
+/// Connections of a server at most.
+const CONNECTIONS_MAX: usize = 100;
+/// Connections that are kept for the next query at most, and for how long.
+const IDLE_MAX: usize = 16;
+const IDLE_FOR: Duration = Duration::from_secs(300);
+/// Tables that are known to fit their definitions at most.
+const CHECKED_MAX: usize = 1000;
+/// What times, texts and division mean must not depend on that server's settings.
+const SET_UP: &str = "SET NAMES utf8mb4, time_zone = '+00:00', sql_mode = ''";
+
+/// The connections to one server as one user.
+pub struct Pool {
+    /// The server's name.
+    pub server: String,
+    /// Where it is, as messages say it.
+    address: String,
+    options: Opts,
+    init: Option<String>,
+    connect_timeout: Duration,
+    idle: Mutex<Vec<(Instant, Connection)>>,
+    open: Arc<AtomicUsize>,
+    checked: Mutex<Vec<TableDefinition>>,
+}
+
+/// Without the password.
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+/// A connection. Unless it is [put](Pool::put) back, what it does there is ended when it is dropped.
+pub struct Connection {
+    conn: Option<Conn>,
+    options: Opts,
+    /// Whether it has served a query before: it may have been lost since.
+    pub is_used: bool,
+    _counted: Counted,
+}
+
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Connection {
+    pub fn conn(&mut self) -> Result<&mut Conn> {
+        self.conn.as_mut().ok_or_else(|| SqlError::internal("a connection without one"))
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let (Some(conn), Ok(runtime)) = (self.conn.take(), tokio::runtime::Handle::try_current()) else {
+            return;
+        };
+        let options = self.options.clone();
+        // It has deadlines, so it needs no owner.
+        runtime.spawn(async move {
+            let killed = async {
+                let mut killer = Conn::new(options).await?;
+                killer.query_drop(format!("KILL CONNECTION {}", conn.id())).await?;
+                killer.disconnect().await
+            };
+            let killed = tokio::time::timeout(CANCEL_MAX, killed).await;
+            tracing::trace!(?killed, "a connection is given up");
+            drop(tokio::time::timeout(CANCEL_MAX, conn.disconnect()).await);
+        });
+    }
+}
+
+impl Pool {
+    pub fn new(server: &str, options: &Options, mapping: &Options) -> Result<Self> {
+        let host = options.get("host").unwrap_or(HOST);
+        let number = |name: &str| options.get(name).and_then(|text| text.trim().parse::<u64>().ok());
+        let port = number("port").and_then(|port| u16::try_from(port).ok()).unwrap_or(PORT);
+        let connect_timeout = match number("connect_timeout") {
+            None | Some(0) => CONNECT_TIMEOUT,
+            Some(seconds) => Duration::from_secs(seconds),
+        };
+        let builder = OptsBuilder::default()
+            .ip_or_hostname(host)
+            .tcp_port(port)
+            .user(mapping.get("username"))
+            .pass(mapping.get("password"))
+            .prefer_socket(false);
+        Ok(Self {
+            server: server.to_string(),
+            address: format!("\"{host}\", port {port}"),
+            options: builder.into(),
+            init: options.get("init_command").map(str::to_string),
+            connect_timeout,
+            idle: Mutex::default(),
+            open: Arc::default(),
+            checked: Mutex::default(),
+        })
+    }
+
+    /// A connection that was kept, or a new one.
+    pub async fn get(&self) -> Result<Connection> {
+        let kept = {
+            let mut idle = self.idle.lock();
+            idle.retain(|(since, _)| since.elapsed() < IDLE_FOR);
+            idle.pop()
+        };
+        match kept {
+            Some((_, connection)) => Ok(connection),
+            None => self.connect().await,
+        }
+    }
+
+    /// A new connection.
+    pub async fn connect(&self) -> Result<Connection> {
+        let counted = Counted(Arc::clone(&self.open));
+        if self.open.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
+            let message = format!("too many connections to server \"{}\"", self.server);
+            return Err(SqlError::new(SqlState::TOO_MANY_CONNECTIONS, message)
+                .with_detail(format!("There are {CONNECTIONS_MAX}, which is the limit.")));
+        }
+        let opened = async {
+            let mut conn = Conn::new(self.options.clone()).await?;
+            if let Some(init) = &self.init {
+                conn.query_drop(init).await?;
+            }
+            conn.query_drop(SET_UP).await?;
+            Ok::<_, Error>(conn)
+        };
+        let cause = match tokio::time::timeout(self.connect_timeout, opened).await {
+            Ok(Ok(conn)) => {
+                let options = self.options.clone();
+                return Ok(Connection { conn: Some(conn), options, is_used: false, _counted: counted });
+            }
+            Ok(Err(error)) => cause(&error),
+            Err(_) => "timeout expired".to_string(),
+        };
+        let message = format!("could not connect to server \"{}\"", self.server);
+        let detail = format!("connection to server at {} failed: {cause}", self.address);
+        Err(SqlError::new(SqlState::UNABLE_TO_ESTABLISH_CONNECTION, message).with_detail(detail))
+    }
+
+    /// Keeps a connection whose last query has come to its end.
+    pub fn put(&self, mut connection: Connection) {
+        connection.is_used = true;
+        let mut idle = self.idle.lock();
+        if idle.len() < IDLE_MAX {
+            idle.push((Instant::now(), connection));
+        }
+    }
+
+    /// Whether a table is known to fit.
+    pub fn is_checked(&self, definition: &TableDefinition) -> bool {
+        self.checked.lock().contains(definition)
+    }
+
+    pub fn set_checked(&self, definition: &TableDefinition) {
+        let mut checked = self.checked.lock();
+        if checked.len() < CHECKED_MAX {
+            checked.push(definition.clone());
+        }
+    }
+
+    /// What is said of a query that failed.
+    pub fn failed(&self, query: &RemoteQuery, error: &Error) -> SqlError {
+        let (server, table) = (&self.server, &query.table);
+        let context = format!("remote SQL command on server \"{server}\": {}", query.sql);
+        let Error::Server(told) = error else {
+            let message = format!("lost the connection to server \"{server}\"");
+            return SqlError::new(SqlState::CONNECTION_FAILURE, message)
+                .with_detail(cause(error))
+                .with_context(context);
+        };
+        let said = &told.message;
+        let (state, message) = match told.code {
+            NO_SUCH_TABLE | NO_SUCH_DATABASE => {
+                let message = format!("foreign table \"{table}\" does not fit server \"{server}\": {said}");
+                (SqlState::UNDEFINED_TABLE, message)
+            }
+            NO_SUCH_COLUMN => {
+                let message = format!("foreign table \"{table}\" does not fit server \"{server}\": {said}");
+                (SqlState::UNDEFINED_COLUMN, message)
+            }
+            TABLE_DENIED | COLUMN_DENIED => {
+                (SqlState::INSUFFICIENT_PRIVILEGE, format!("server \"{server}\": {said}"))
+            }
+            _ => (SqlState::FDW_ERROR, format!("server \"{server}\": {said}")),
+        };
+        SqlError::new(state, message).with_context(context)
+    }
+}
+
+const NO_SUCH_DATABASE: u16 = 1049;
+const NO_SUCH_COLUMN: u16 = 1054;
+const TABLE_DENIED: u16 = 1142;
+const COLUMN_DENIED: u16 = 1143;
+const NO_SUCH_TABLE: u16 = 1146;
+
+/// Without what the library says around it.
+fn cause(error: &Error) -> String {
+    let said = match error {
+        Error::Server(told) => told.message.clone(),
+        Error::Io(error) => error.to_string(),
+        Error::Driver(error) => error.to_string(),
+        other => other.to_string(),
+    };
+    let said = said.strip_prefix("Input/output error: ").unwrap_or(&said);
+    match said.split_once(" (os error") {
+        Some((said, _)) => said.to_string(),
+        None => said.to_string(),
+    }
+}

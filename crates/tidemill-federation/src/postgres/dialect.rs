@@ -1,0 +1,78 @@
+//! PostgreSQL's SQL, as it means the same whatever the settings and collations of a server are.
+
+use datafusion::common::ScalarValue;
+use tidemill_sql::name::quote_literal;
+use tidemill_sql::types::{Scalar, Type};
+
+use crate::deparse::constant_text;
+use crate::dialect::{Comparison, Dialect, Operand};
+
+#[derive(Debug)]
+pub struct PostgresDialect;
+
+/// Orders texts by their bytes.
+const BY_BYTES: &str = " COLLATE \"C\"";
+
+impl Dialect for PostgresDialect {
+    /// Unless a schema is named, it is `public`, whatever the search path is.
+    fn relation(&self, schema: &str, table: &str) -> String {
+        let schema = if schema.is_empty() { "public" } else { schema };
+        format!("{}.{}", self.name(schema), self.name(table))
+    }
+
+    /// A constant with its type: `'1'::integer`.
+    fn literal(&self, value: &ScalarValue, ty: Type) -> Option<String> {
+        let shown = ty.with_typmod(-1).display();
+        if value.is_null() {
+            return Some(format!("NULL::{shown}"));
+        }
+        let text = constant_text(value, ty)?;
+        Some(match ty.scalar {
+            Scalar::Int4 if !text.starts_with('-') => text,
+            Scalar::Bool => if text == "t" { "true" } else { "false" }.to_string(),
+            _ => format!("{}::{shown}", quote_literal(&text).trim_start()),
+        })
+    }
+
+    /// Equal texts have equal bytes in every collation; their order needs to be told.
+    fn compare(&self, sign: Comparison, left: &Operand, right: &Operand) -> Option<String> {
+        let collation = if sign.is_order() && left.is_text() { BY_BYTES } else { "" };
+        Some(format!("({} {} {}{collation})", left.sql, sign.sql(), right.sql))
+    }
+
+    fn in_list(&self, value: &Operand, items: &[Operand], negated: bool) -> Option<String> {
+        let items: Vec<_> = items.iter().map(|item| item.sql.as_str()).collect();
+        let not = if negated { "NOT " } else { "" };
+        Some(format!("({} {not}IN ({}))", value.sql, items.join(", ")))
+    }
+
+    fn compared(&self, operand: &Operand) -> String {
+        format!("{}{}", operand.sql, if operand.is_text() { BY_BYTES } else { "" })
+    }
+
+    fn grouped(&self, operand: &Operand) -> String {
+        operand.sql.clone()
+    }
+
+    /// A sum that overflows is an error there, so an infinite sum is one of an infinity.
+    fn float_sum(&self, operand: &Operand) -> (String, String) {
+        let sum = match operand.ty.scalar {
+            Scalar::Float4 => format!("sum({}::double precision)", operand.sql),
+            _ => format!("sum({})", operand.sql),
+        };
+        let infinite = format!("coalesce({sum} IN ('Infinity', '-Infinity'), false)");
+        (sum, infinite)
+    }
+
+    fn no_items(&self) -> &'static str {
+        ""
+    }
+
+    fn extreme(&self, function: &str, operand: &Operand) -> String {
+        let value = format!("{function}({})", self.compared(operand));
+        match operand.ty.scalar {
+            Scalar::Timestamptz => format!("{value} AT TIME ZONE 'UTC'"),
+            _ => value,
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The rows of a query, read by a thread of its own.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use datafusion::error::DataFusionError;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
+use parking_lot::Mutex;
+use rusqlite::Connection;
+use rusqlite::types::ValueRef;
+use tidemill_sql::types::{Scalar, Type};
+use tidemill_sql::{Result, SqlError, SqlState};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::Sender;
+
+use super::Database;
+use crate::cell::{Cell, Rows};
+use crate::connector::RemoteQuery;
+use crate::snapshot::Shared;
+use crate::table::ForeignColumn;
+
+/// Batches that wait for whoever reads them. When they are as many, nothing more is read.
+const BATCHES_AHEAD: usize = 2;
+/// Steps of SQLite's machine after which a query that nobody wants any more is noticed.
+const STEPS: i32 = 10_000;
+
+type Batches = Sender<datafusion::error::Result<RecordBatch>>;
+
+pub fn rows(
+    database: Database,
+    query: Arc<RemoteQuery>,
+    schema: SchemaRef,
+    batch_rows: usize,
+    shared: Option<Arc<Shared>>,
+    counted: Box<dyn Fn(usize) + Send + Sync>,
+) -> SendableRecordBatchStream {
+    let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&schema), BATCHES_AHEAD);
+    let batches = builder.tx();
+    let runtime = Handle::current();
+    builder.spawn_blocking(move || {
+        let scan = Scan { database, query, schema, batch_rows, counted };
+        scan.run(&runtime, shared, &batches).map_err(|error| DataFusionError::External(Box::new(error)))
+    });
+    builder.build()
+}
+
+struct Scan {
+    database: Database,
+    query: Arc<RemoteQuery>,
+    schema: SchemaRef,
+    batch_rows: usize,
+    counted: Box<dyn Fn(usize) + Send + Sync>,
+}
+
+impl Scan {
+    fn run(self, runtime: &Handle, shared: Option<Arc<Shared>>, batches: &Batches) -> Result<()> {
+        if let Some(shared) = &shared {
+            runtime.block_on(shared.0.get_or_try_init(|| async { self.hold() }))?;
+        }
+        let connection = self.database.open()?;
+        let failed = |error: rusqlite::Error| self.database.failed(&self.query, &error);
+        let wanted = batches.clone();
+        connection.progress_handler(STEPS, Some(move || wanted.is_closed()));
+        self.check_columns(&connection)?;
+        let mut statement = connection.prepare(&self.query.sql).map_err(failed)?;
+        let mut found = statement.query([]).map_err(failed)?;
+        let mut rows = Rows::new(&self.database.name, &self.query, Arc::clone(&self.schema), self.batch_rows);
+        let is_epoch: Vec<bool> = self.query.columns.iter().map(|c| self.is_epoch(&c.remote)).collect();
+        loop {
+            let row = match found.next() {
+                Ok(Some(row)) => row,
+                Ok(None) => break,
+                // Nobody waits for the rest.
+                Err(_) if batches.is_closed() => return Ok(()),
+                Err(error) => return Err(failed(error)),
+            };
+            for (place, is_epoch) in is_epoch.iter().enumerate() {
+                rows.put(place, cell(row.get_ref(place).map_err(failed)?, *is_epoch))?;
+            }
+            if let Some(batch) = rows.end_row()?
+                && !self.pass_on(batch, batches)
+            {
+                return Ok(());
+            }
+        }
+        if let Some(batch) = rows.finish()? {
+            self.pass_on(batch, batches);
+        }
+        Ok(())
+    }
+
+    /// Keeps writers from committing until all scans of the statement have ended, so that they read the same. A database with a
+    /// write-ahead log has no such way.
+    fn hold(&self) -> Result<Box<dyn Any + Send + Sync>> {
+        let connection = self.database.open()?;
+        connection
+            .execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema;")
+            .map_err(|error| self.database.failed(&self.query, &error))?;
+        Ok(Box::new(Mutex::new(connection)))
+    }
+
+    /// Waits until there is room; false: nobody wants it.
+    fn pass_on(&self, batch: RecordBatch, batches: &Batches) -> bool {
+        (self.counted)(batch.get_array_memory_size());
+        batches.blocking_send(Ok(batch)).is_ok()
+    }
+
+    /// Whether integers of a column are seconds since 1970.
+    fn is_epoch(&self, remote: &str) -> bool {
+        let column = self.query.definition.columns.iter().find(|column| column.remote == remote);
+        column.is_some_and(|column| column.options.get("column_type") == Some("INT"))
+    }
+
+    /// A comparison with a value of another kind is no error there, so the columns' declared types have to fit.
+    fn check_columns(&self, connection: &Connection) -> Result<()> {
+        let definition = &self.query.definition;
+        let failed = |error: rusqlite::Error| self.database.failed(&self.query, &error);
+        let mut listed =
+            connection.prepare("SELECT name, type FROM pragma_table_xinfo(?1)").map_err(failed)?;
+        let declared = listed
+            .query_map([&definition.remote_table], |row| {
+                Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?.unwrap_or_default()))
+            })
+            .and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>)
+            .map_err(failed)?;
+        for column in &definition.columns {
+            let found = declared.iter().find(|(name, _)| name.eq_ignore_ascii_case(&column.remote));
+            if let Some((_, declared)) = found
+                && !fits(column.ty, declared)
+            {
+                return Err(self.mismatch(column, declared));
+            }
+        }
+        Ok(())
+    }
+
+    fn mismatch(&self, column: &ForeignColumn, declared: &str) -> SqlError {
+        let (table, relation, server) = (&self.query.table, &self.query.relation, &self.database.name);
+        let message = format!(
+            "column \"{}\" of foreign table \"{table}\" is of type {}, but column \"{}\" of {relation} on server \"{server}\" is of type {declared}",
+            column.name,
+            column.ty.with_typmod(-1).display(),
+            column.remote,
+        );
+        SqlError::new(SqlState::FDW_INVALID_DATA_TYPE, message)
+            .with_hint("Give the foreign table's column the type that it has there.")
+    }
+}
+
+fn cell(value: ValueRef<'_>, is_epoch: bool) -> Cell<'_> {
+    match value {
+        ValueRef::Null => Cell::Null,
+        ValueRef::Integer(seconds) if is_epoch => Cell::Time(seconds.saturating_mul(1_000_000)),
+        ValueRef::Integer(value) => Cell::Integer(value),
+        ValueRef::Real(value) => Cell::Float(value),
+        ValueRef::Text(text) => Cell::Text(text),
+        ValueRef::Blob(bytes) => Cell::Bytes(bytes),
+    }
+}
+
+/// What SQLite makes of values by the declared type of their column: <https://www.sqlite.org/datatype3.html#determination_of_column_affinity>.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Affinity {
+    Integer,
+    Text,
+    Blob,
+    Real,
+    Numeric,
+}
+
+pub fn affinity(declared: &str) -> Affinity {
+    let declared = declared.to_ascii_uppercase();
+    let has = |words: &[&str]| words.iter().any(|word| declared.contains(word));
+    if has(&["INT"]) {
+        Affinity::Integer
+    } else if has(&["CHAR", "CLOB", "TEXT"]) {
+        Affinity::Text
+    } else if declared.is_empty() || has(&["BLOB"]) {
+        Affinity::Blob
+    } else if has(&["REAL", "FLOA", "DOUB"]) {
+        Affinity::Real
+    } else {
+        Affinity::Numeric
+    }
+}
+
+/// Whether a column that is declared so keeps values of a type as they are.
+fn fits(ty: Type, declared: &str) -> bool {
+    use Scalar::*;
+    match (ty.scalar, affinity(declared)) {
+        _ if ty.array => true,
+        (Bool | Int2 | Int4 | Int8 | Oid, affinity) => !matches!(affinity, Affinity::Text | Affinity::Real),
+        (Float4 | Float8, affinity) => affinity != Affinity::Text,
+        (Text | Varchar | Name, affinity) => matches!(affinity, Affinity::Text | Affinity::Blob),
+        (Bytea, affinity) => affinity == Affinity::Blob,
+        _ => true,
+    }
+}

@@ -1,0 +1,212 @@
+//! A server of the test's own: it carries out what it is asked, which is PostgreSQL's SQL, and remembers it.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use async_trait::async_trait;
+use datafusion::error::DataFusionError;
+use datafusion::execution::{SendableRecordBatchStream, SessionState};
+use datafusion::physical_plan::collect;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::prelude::SessionContext;
+use datafusion::sql::parser::Statement;
+use tidemill_federation::connector::{Aggregate, Capabilities, Connector, ImportedTable, Logic, RemoteQuery};
+use tidemill_federation::dialect::Comparison;
+use tidemill_federation::multi_tenant::ChildTable;
+use tidemill_federation::postgres::dialect::PostgresDialect;
+use tidemill_federation::pushdown::{self, Pushdown};
+use tidemill_federation::snapshot::Shared;
+use tidemill_federation::{ForeignColumn, ForeignTable, MultiTenantTable, Options, TableDefinition};
+use tidemill_sql::Result;
+use tidemill_sql::parse::parse_query;
+use tidemill_sql::planner::{self, session_state_builder};
+use tidemill_sql::statement::ImportSelection;
+use tidemill_sql::types::{Scalar, Type};
+
+const TYPES: &[Scalar] = &[Scalar::Text, Scalar::Int4, Scalar::Float8];
+
+/// A server that can do all there is.
+pub static ABLE: Capabilities = Capabilities {
+    dialect: &PostgresDialect,
+    label: "Remote SQL",
+    comparisons: &Comparison::ALL,
+    lists: true,
+    logic: &[Logic::And, Logic::Or, Logic::Not, Logic::IsNull, Logic::Truth],
+    equal: TYPES,
+    ordered: TYPES,
+    grouped: &[Scalar::Text, Scalar::Int4],
+    aggregates: &[
+        Aggregate { name: "count", of: &[] },
+        Aggregate { name: "sum", of: &[Scalar::Int4, Scalar::Float8] },
+        Aggregate { name: "avg", of: &[Scalar::Int4, Scalar::Float8] },
+        Aggregate { name: "min", of: TYPES },
+        Aggregate { name: "max", of: TYPES },
+    ],
+    limit: true,
+    sort: true,
+    functions: &[],
+    casts: &[],
+    cases: false,
+    prunes: false,
+};
+/// A server that only gives its rows.
+pub static PLAIN: Capabilities = Capabilities::none(&PostgresDialect, "Remote SQL");
+/// A server whose texts are in another order, and that knows no order of nulls.
+pub static PARTIAL: Capabilities = Capabilities {
+    comparisons: &[Comparison::Equal, Comparison::Less],
+    logic: &[Logic::And],
+    equal: &[Scalar::Int4],
+    ordered: &[Scalar::Int4],
+    grouped: &[Scalar::Int4],
+    aggregates: &[Aggregate { name: "count", of: &[] }, Aggregate { name: "max", of: &[Scalar::Int4] }],
+    limit: true,
+    ..Capabilities::none(&PostgresDialect, "Remote SQL")
+};
+
+/// What `m` holds, by the name of the node.
+pub struct Node {
+    pub name: &'static str,
+    pub capabilities: &'static Capabilities,
+    /// `SELECT …` or `VALUES …`: g text, i int4, x float8.
+    pub rows: &'static str,
+}
+
+struct Recorded {
+    node: String,
+    capabilities: &'static Capabilities,
+    state: SessionState,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl fmt::Debug for Recorded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Recorded")
+    }
+}
+
+#[async_trait]
+impl Connector for Recorded {
+    fn capabilities(&self) -> &'static Capabilities {
+        self.capabilities
+    }
+
+    fn rows(
+        self: Arc<Self>,
+        query: Arc<RemoteQuery>,
+        schema: SchemaRef,
+        _: usize,
+        _: Option<Arc<Shared>>,
+        _: Box<dyn Fn(usize) + Send + Sync>,
+    ) -> SendableRecordBatchStream {
+        self.asked.lock().unwrap().push(format!("{}: {}", self.node, query.sql));
+        let answer = {
+            let schema = Arc::clone(&schema);
+            async move {
+                let batches = run(&self.state, &query.sql).await;
+                let fit = |batch: RecordBatch| {
+                    RecordBatch::try_new(Arc::clone(&schema), batch.columns().to_vec())
+                        .map_err(DataFusionError::from)
+                };
+                futures::stream::iter(batches.into_iter().map(fit).collect::<Vec<_>>())
+            }
+        };
+        let rows = futures::FutureExt::flatten_stream(answer);
+        Box::pin(RecordBatchStreamAdapter::new(schema, rows))
+    }
+
+    async fn tables(&self, _: &str, _: &ImportSelection, _: &Options) -> Result<Option<Vec<ImportedTable>>> {
+        Ok(None)
+    }
+}
+
+/// The multi-tenant table `m` over nodes, and what they were asked.
+pub struct Setting {
+    state: SessionState,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Setting {
+    pub async fn new(nodes: &[Node], pushdown: Pushdown) -> Self {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let mut children = Vec::new();
+        for node in nodes {
+            children.push(child(node, pushdown, &asked).await);
+        }
+        let columns = columns().into_iter().map(|column| (column.name, column.ty)).collect();
+        let table = MultiTenantTable { name: "m".into(), columns, children };
+        let mut builder = session_state_builder();
+        for rule in pushdown::rules() {
+            builder = builder.with_physical_optimizer_rule(rule);
+        }
+        let mut state = builder.build();
+        state.config_mut().options_mut().extensions.insert(pushdown);
+        let context = SessionContext::new_with_state(state);
+        context.register_table("m", table.provider().unwrap()).unwrap();
+        Self { state: context.state(), asked }
+    }
+
+    /// The rows of a query, one line each, and what the nodes were asked for them.
+    pub async fn query(&self, sql: &str) -> (Vec<String>, Vec<String>) {
+        let batches = run(&self.state, sql).await;
+        let shown = arrow::util::pretty::pretty_format_batches(&batches).unwrap().to_string();
+        let lines = shown.lines().filter(|line| line.starts_with('|')).skip(1);
+        let rows = lines.map(|line| {
+            let cells: Vec<_> = line.trim_matches('|').split('|').map(str::trim).collect();
+            cells.join("|")
+        });
+        let mut asked = std::mem::take(&mut *self.asked.lock().unwrap());
+        asked.sort();
+        (rows.collect(), asked)
+    }
+}
+
+fn columns() -> Vec<ForeignColumn> {
+    let column = |name: &str, scalar| ForeignColumn {
+        name: name.into(),
+        ty: Type::new(scalar),
+        remote: name.into(),
+        options: Options::default(),
+    };
+    vec![column("g", Scalar::Text), column("i", Scalar::Int4), column("x", Scalar::Float8)]
+}
+
+async fn child(node: &Node, pushdown: Pushdown, asked: &Arc<Mutex<Vec<String>>>) -> ChildTable {
+    let context = SessionContext::new_with_state(session_state_builder().build());
+    let all =
+        format!("SELECT g::text AS g, i::int4 AS i, x::float8 AS x FROM ({}) AS r (g, i, x)", node.rows);
+    let batches = run(&context.state(), &all).await;
+    let definition = TableDefinition {
+        name: format!("m__{}__0", node.name),
+        columns: columns(),
+        remote_table: "m".into(),
+        ..TableDefinition::default()
+    };
+    let rows = datafusion::datasource::MemTable::try_new(
+        Arc::new(definition.schema()),
+        vec![batches.into_iter().map(|b| b.with_schema(Arc::new(definition.schema())).unwrap()).collect()],
+    );
+    context.register_table("m", Arc::new(rows.unwrap())).unwrap();
+    let connector = Recorded {
+        node: node.name.into(),
+        capabilities: node.capabilities,
+        state: context.state(),
+        asked: Arc::clone(asked),
+    };
+    ChildTable {
+        name: definition.name.clone(),
+        server: node.name.into(),
+        table: Arc::new(ForeignTable::new(Arc::new(definition), Arc::new(connector), pushdown)),
+    }
+}
+
+async fn run(state: &SessionState, sql: &str) -> Vec<RecordBatch> {
+    let query = parse_query(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+    let mut statement = datafusion::sql::sqlparser::ast::Statement::Query(query);
+    planner::prepare(&mut statement, state).unwrap();
+    let plan = state.statement_to_plan(Statement::Statement(Box::new(statement))).await;
+    let plan = state.create_physical_plan(&plan.unwrap_or_else(|error| panic!("{sql}: {error}"))).await;
+    let context = SessionContext::new_with_state(state.clone());
+    collect(plan.unwrap(), context.task_ctx()).await.unwrap()
+}

@@ -1,0 +1,92 @@
+//! Tables of other databases and of files, each beside a table of ours with the same rows: what is read of one is what is
+//! read of the other, whatever is left to the other side.
+
+mod file;
+mod mixed;
+mod mysql;
+mod query;
+mod row;
+mod sqlite;
+
+use tokio_postgres::Client;
+
+use crate::server::{Server, failure, rows};
+use query::Queries;
+
+/// Random queries of one test.
+const QUERIES: usize = 400;
+
+/// A server of ours.
+struct Ours {
+    client: Client,
+    _server: Server,
+    dir: tempfile::TempDir,
+}
+
+impl Ours {
+    async fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let server = Server::start(&dir.path().join("data"));
+        Ours { client: server.connect().await, _server: server, dir }
+    }
+
+    /// A path for a file of the test's own.
+    fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).display().to_string()
+    }
+
+    async fn run(&self, sql: &str) {
+        self.client.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+    }
+
+    /// What is asked for a query there.
+    async fn asked(&self, query: &str) -> String {
+        let lines = rows(&self.client, &format!("EXPLAIN {query}")).await.concat();
+        let found = lines.iter().filter_map(|line| {
+            let line = line.trim();
+            line.strip_prefix("Remote SQL: ").or_else(|| line.strip_prefix("Foreign File: "))
+        });
+        found.collect::<Vec<_>>().join("; ")
+    }
+
+    async fn check_failure(&self, sql: &str, state: &str, message: &str) {
+        let (code, told) = failure(&self.client, sql).await;
+        assert!(code == state && told.contains(message), "{sql}: {code} {told}");
+    }
+
+    /// Random queries over a foreign table answer as they do over `local`.
+    async fn compare(&self, foreign: &str, seed: u64) {
+        let seed = std::env::var("TIDEMILL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(seed);
+        println!("seed {seed}");
+        let mut queries = Queries::new(seed);
+        let mut answered = 0;
+        for _ in 0..QUERIES {
+            let query = queries.next();
+            let here = self.answer(&query.replace("TABLE", "local")).await;
+            let there = self.answer(&query.replace("TABLE", foreign)).await;
+            let asked = self.asked(&query.replace("TABLE", foreign)).await;
+            assert_eq!(there, here, "seed {seed}: {query}\nasked: {asked}");
+            answered += usize::from(here.is_ok());
+        }
+        assert!(answered > QUERIES * 9 / 10, "{answered} of {QUERIES} queries have an answer");
+    }
+
+    /// Rows in order, or the SQLSTATE.
+    async fn answer(&self, query: &str) -> Result<Vec<Vec<String>>, String> {
+        match self.client.simple_query(query).await {
+            Ok(messages) => {
+                let row = |message| match message {
+                    tokio_postgres::SimpleQueryMessage::Row(row) => {
+                        let row: &tokio_postgres::SimpleQueryRow = &row;
+                        Some((0..row.len()).map(|i| row.get(i).unwrap_or("NULL").to_string()).collect())
+                    }
+                    _ => None,
+                };
+                let mut found: Vec<Vec<String>> = messages.into_iter().filter_map(row).collect();
+                found.sort();
+                Ok(found)
+            }
+            Err(error) => Err(error.code().unwrap_or_else(|| panic!("{query}: {error}")).code().to_string()),
+        }
+    }
+}

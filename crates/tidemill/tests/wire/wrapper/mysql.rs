@@ -1,0 +1,333 @@
+//! MariaDB, when it is installed.
+
+use std::net::TcpListener;
+use std::os::unix::fs::MetadataExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, OptsBuilder};
+
+use super::Ours;
+use super::row::{COLUMNS, inserts, rows};
+use crate::server::rows as read;
+
+const START_MAX: Duration = Duration::from_secs(60);
+const PROGRAM: &str = "/usr/sbin/mariadbd";
+
+/// A server of its own, with a user `u` whose password is `p` and a database `d`.
+pub struct Mariadb {
+    process: Child,
+    pub port: u16,
+    _dir: tempfile::TempDir,
+}
+
+impl Mariadb {
+    /// `None` when there is no MariaDB here, and then says so.
+    pub async fn start() -> Option<Self> {
+        if !std::path::Path::new(PROGRAM).exists() {
+            println!("skipped: no {PROGRAM} found (apt-get install mariadb-server)");
+            return None;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let is_root = std::fs::metadata(dir.path()).unwrap().uid() == 0;
+        let user = if is_root { "mysql" } else { "" };
+        if is_root {
+            assert!(Command::new("chown").arg("mysql").arg(dir.path()).status().unwrap().success());
+        }
+        let data = dir.path().join("data");
+        let mut install = Command::new("mariadb-install-db");
+        install
+            .arg("--no-defaults")
+            .arg(format!("--datadir={}", data.display()))
+            .args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
+        if is_root {
+            install.arg(format!("--user={user}"));
+        }
+        let installed = install.output().unwrap();
+        assert!(installed.status.success(), "{}", String::from_utf8_lossy(&installed.stderr));
+        let init = dir.path().join("init.sql");
+        std::fs::write(
+            &init,
+            "CREATE DATABASE d; CREATE USER u@'%' IDENTIFIED BY 'p'; GRANT ALL ON *.* TO u@'%';\n",
+        )
+        .unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut serve = Command::new(PROGRAM);
+        serve
+            .arg("--no-defaults")
+            .arg(format!("--datadir={}", data.display()))
+            .arg(format!("--socket={}", dir.path().join("s").display()))
+            .arg(format!("--port={port}"))
+            .arg(format!("--init-file={}", init.display()))
+            .args(["--bind-address=127.0.0.1", "--skip-name-resolve", "--innodb-flush-log-at-trx-commit=0"]);
+        if is_root {
+            serve.arg(format!("--user={user}"));
+        }
+        let process = serve.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut server = Mariadb { process, port, _dir: dir };
+        let deadline = Instant::now() + START_MAX;
+        while server.try_connect().await.is_err() {
+            assert_eq!(server.process.try_wait().unwrap(), None, "MariaDB ended before it was ready");
+            assert!(Instant::now() < deadline, "MariaDB did not start in {START_MAX:?}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Some(server)
+    }
+
+    async fn try_connect(&self) -> mysql_async::Result<Conn> {
+        let options = OptsBuilder::default().ip_or_hostname("127.0.0.1").tcp_port(self.port);
+        Conn::new(options.user(Some("u")).pass(Some("p")).db_name(Some("d")).prefer_socket(false)).await
+    }
+
+    pub async fn connect(&self) -> Conn {
+        self.try_connect().await.unwrap()
+    }
+}
+
+impl Drop for Mariadb {
+    fn drop(&mut self) {
+        drop(Command::new("kill").arg(self.process.id().to_string()).status());
+        drop(self.process.wait());
+    }
+}
+
+/// Texts that know no case, in a character set of its own.
+const TABLE: &str = "CREATE TABLE f (id INT, small SMALLINT, big BIGINT, x DOUBLE,
+     name VARCHAR(20) CHARACTER SET latin1 COLLATE latin1_swedish_ci, ok BOOLEAN, day DATE, at DATETIME(6), KEY (name))";
+
+async fn start() -> Option<(Ours, Mariadb, Conn)> {
+    let node = Mariadb::start().await?;
+    let ours = Ours::start().await;
+    let mut remote = node.connect().await;
+    remote.query_drop(TABLE).await.unwrap();
+    ours.run(&format!(
+        "CREATE SERVER s FOREIGN DATA WRAPPER mysql_fdw OPTIONS (host '127.0.0.1', port '{}');
+         CREATE USER MAPPING FOR PUBLIC SERVER s OPTIONS (username 'u', password 'p');
+         CREATE FOREIGN TABLE f ({COLUMNS}) SERVER s OPTIONS (dbname 'd', table_name 'f')",
+        node.port
+    ))
+    .await;
+    Some((ours, node, remote))
+}
+
+#[tokio::test]
+async fn answers_are_those_of_a_table_of_ours() {
+    let Some((ours, _node, mut remote)) = start().await else { return };
+    let rows = rows(300, 3);
+    for insert in inserts("f", &rows, true).lines() {
+        remote.query_drop(insert).await.unwrap();
+    }
+    ours.run(&format!("CREATE TABLE local ({COLUMNS})")).await;
+    ours.run(&inserts("local", &rows, false)).await;
+    ours.compare("f", 1).await;
+    for off in ["enable_foreign_filters", "enable_foreign_aggregates", "enable_foreign_top_k"] {
+        ours.run(&format!("SET {off} = off")).await;
+        ours.compare("f", 2).await;
+        ours.run(&format!("RESET {off}")).await;
+    }
+}
+
+#[tokio::test]
+async fn what_means_the_same_there_is_left_to_it() {
+    let Some((ours, _node, _remote)) = start().await else { return };
+    for (query, sql) in [
+        (
+            "SELECT id FROM f WHERE name = 'a'",
+            "SELECT `id` FROM `d`.`f` WHERE (`name` = 'a' AND CAST(CONVERT(`name` USING utf8mb4) AS BINARY) = 'a')",
+        ),
+        (
+            "SELECT id FROM f WHERE name = 'é'",
+            "SELECT `id` FROM `d`.`f` WHERE (CAST(CONVERT(`name` USING utf8mb4) AS BINARY) = 'é')",
+        ),
+        (
+            "SELECT id FROM f WHERE at >= '2021-01-02 03:00' AND x < 0.5",
+            "SELECT `id` FROM `d`.`f` WHERE (`at` >= TIMESTAMP'2021-01-02 03:00:00') AND (`x` < 5e-1)",
+        ),
+        (
+            "SELECT day, sum(small), avg(x) FROM f GROUP BY day",
+            "SELECT `day`, CAST(sum(`small`) AS SIGNED), false, coalesce(sum(`x`), 0), count(`x`), false FROM `d`.`f` GROUP BY 1",
+        ),
+        (
+            "SELECT id FROM f ORDER BY x LIMIT 3",
+            "SELECT `id`, `x` FROM `d`.`f` ORDER BY `x` IS NULL ASC, `x` ASC LIMIT 3",
+        ),
+        ("SELECT id FROM f WHERE at > '0044-03-15 BC'", "SELECT `id`, `at` FROM `d`.`f`"),
+        ("SELECT id FROM f WHERE small / 2 = 1", "SELECT `id`, `small` FROM `d`.`f`"),
+        ("SELECT count(*) FROM f WHERE random() < 2", "SELECT NULL FROM `d`.`f`"),
+    ] {
+        assert_eq!(ours.asked(query).await, sql, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn schemas_are_imported() {
+    let Some((ours, _node, mut remote)) = start().await else { return };
+    remote
+        .query_drop(
+            "CREATE TABLE kinds (t TINYINT NOT NULL, u INT UNSIGNED, b BIGINT UNSIGNED, f FLOAT, n DECIMAL(10,2), v VARCHAR(9),
+                 e ENUM('x', 'y'), bin VARBINARY(4), d DATE, at DATETIME(3), z TIMESTAMP NULL, h TIME(1), l LONGTEXT)",
+        )
+        .await
+        .unwrap();
+    remote
+        .query_drop(
+            "INSERT INTO kinds VALUES (1, 4000000000, 18446744073709551615, 0.1, 12.50, 'v ', 'y', x'00ff', '2020-02-29',
+                 '2020-01-02 03:04:05.678', '2020-01-02 03:04:05', '12:34:56.7', 'long'),
+             (2, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)",
+        )
+        .await
+        .unwrap();
+    ours.run("IMPORT FOREIGN SCHEMA d LIMIT TO (kinds) FROM SERVER s INTO public").await;
+    let columns = "SELECT attname, format_type(atttypid, atttypmod), attnotnull FROM pg_attribute
+                   WHERE attrelid = 'kinds'::regclass ORDER BY attnum LIMIT 5";
+    let wanted = [
+        ["t", "smallint", "t"],
+        ["u", "bigint", "f"],
+        ["b", "numeric(20,0)", "f"],
+        ["f", "real", "f"],
+        ["n", "numeric(10,2)", "f"],
+    ];
+    assert_eq!(read(&ours.client, columns).await, wanted);
+    ours.run("SET timezone = 'UTC'").await;
+    let wanted = [
+        "1",
+        "4000000000",
+        "18446744073709551615",
+        "0.1",
+        "12.50",
+        "v ",
+        "y",
+        "\\x00ff",
+        "2020-02-29",
+        "2020-01-02 03:04:05.678",
+        "2020-01-02 03:04:05+00",
+        "12:34:56.7",
+        "long",
+    ];
+    for query in [
+        "SELECT * FROM kinds WHERE f = 0.1::real",
+        "SELECT * FROM kinds WHERE z = '2020-01-02 03:04:05Z'",
+        "SELECT * FROM kinds WHERE n = 12.5 AND bin = '\\x00ff'",
+    ] {
+        assert_eq!(read(&ours.client, query).await, [wanted], "{query}");
+    }
+    assert_eq!(
+        read(&ours.client, "SELECT max(z), max(h), min(e) FROM kinds").await,
+        [["2020-01-02 03:04:05+00", "12:34:56.7", "y"]]
+    );
+    ours.check_failure(
+        "IMPORT FOREIGN SCHEMA nope FROM SERVER s INTO public",
+        "HV00Q",
+        "schema \"nope\" is not present",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_told() {
+    let Some((ours, node, mut remote)) = start().await else { return };
+    remote.query_drop("SET sql_mode = ''").await.unwrap();
+    remote.query_drop("INSERT INTO f (id, small, day, ok) VALUES (1, 2, '0000-00-00', 5)").await.unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    for (name, port, user, detail) in
+        [("no_port", free, "u", "Connection refused"), ("no_user", node.port, "nobody", "Access denied")]
+    {
+        ours.run(&format!(
+            "CREATE SERVER {name} FOREIGN DATA WRAPPER mysql_fdw OPTIONS (host '127.0.0.1', port '{port}');
+             CREATE USER MAPPING FOR PUBLIC SERVER {name} OPTIONS (username '{user}', password 'hush');
+             CREATE FOREIGN TABLE of_{name} (id int) SERVER {name} OPTIONS (dbname 'd', table_name 'f')"
+        ))
+        .await;
+        let error = ours.client.simple_query(&format!("SELECT * FROM of_{name}")).await.unwrap_err();
+        let error = error.as_db_error().unwrap();
+        assert_eq!(error.message(), format!("could not connect to server \"{name}\""));
+        assert!(error.code().code() == "08001" && error.detail().unwrap().contains(detail), "{error:?}");
+        assert!(!format!("{error:?}").contains("hush"));
+    }
+    ours.run(
+        "CREATE FOREIGN TABLE no_db (id int) SERVER s OPTIONS (dbname 'nope', table_name 'f');
+         CREATE FOREIGN TABLE no_table (id int) SERVER s OPTIONS (dbname 'd');
+         CREATE FOREIGN TABLE no_column (id int, nope int) SERVER s OPTIONS (dbname 'd', table_name 'f');
+         CREATE FOREIGN TABLE other_type (id int, name int) SERVER s OPTIONS (dbname 'd', table_name 'f');
+         CREATE FOREIGN TABLE narrow (id int, big int) SERVER s OPTIONS (dbname 'd', table_name 'f')",
+    )
+    .await;
+    remote.query_drop("INSERT INTO f (id, big) VALUES (2, 5000000000)").await.unwrap();
+    for (query, state, message) in [
+        ("SELECT * FROM no_db", "42P01", "foreign table \"no_db\" does not fit server \"s\""),
+        (
+            "SELECT * FROM no_table",
+            "42P01",
+            "foreign table \"no_table\" does not fit server \"s\": Table 'd.no_table' doesn't exist",
+        ),
+        (
+            "SELECT nope FROM no_column",
+            "42703",
+            "foreign table \"no_column\" does not fit server \"s\": Unknown column 'nope'",
+        ),
+        (
+            "SELECT count(*) FROM other_type WHERE name = 0",
+            "HV004",
+            "column \"name\" of foreign table \"other_type\" is of type integer, but column \"name\" of `d`.`f` on server \"s\" is of type varchar",
+        ),
+        ("SELECT day FROM f", "22008", "date/time field value out of range: \"0000-00-00\""),
+        ("SELECT big FROM narrow", "22003", "value \"5000000000\" is out of range for type integer"),
+        (
+            "SELECT ok FROM f",
+            "HV004",
+            "column \"ok\" of foreign table \"f\" is of type boolean, but column \"ok\" of `d`.`f` on server \"s\" has a value of type integer",
+        ),
+        (
+            "CREATE SERVER x FOREIGN DATA WRAPPER mysql_fdw OPTIONS (dbname 'd')",
+            "HV00D",
+            "invalid option \"dbname\"",
+        ),
+        (
+            "CREATE FOREIGN TABLE x (a int) SERVER s OPTIONS (\"table\" 'd')",
+            "HV00D",
+            "invalid option \"table\"",
+        ),
+    ] {
+        ours.check_failure(query, state, message).await;
+    }
+    let error = ours
+        .client
+        .simple_query("CREATE FOREIGN TABLE x (a int) SERVER s OPTIONS (nope 'd')")
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.as_db_error().unwrap().hint(),
+        Some("Valid options in this context are: dbname, table_name, max_blob_size, fetch_size")
+    );
+    assert_eq!(read(&ours.client, "SELECT id, small FROM f WHERE id = 1").await, [["1", "2"]]);
+}
+
+/// What nobody waits for any more ends there as well, and a connection that is lost is made anew.
+#[tokio::test]
+async fn connections_are_used_again_or_ended() {
+    let Some((ours, _node, mut remote)) = start().await else { return };
+    remote.query_drop("INSERT INTO f (id) VALUES (1)").await.unwrap();
+    remote.query_drop("CREATE VIEW slow AS SELECT id, SLEEP(60) AS z FROM f").await.unwrap();
+    ours.run("CREATE FOREIGN TABLE slow (id int, z int) SERVER s OPTIONS (dbname 'd')").await;
+    for _ in 0..10 {
+        assert_eq!(read(&ours.client, "SELECT count(*) FROM f").await, [["1"]]);
+    }
+    let others =
+        "SELECT count(*) FROM information_schema.processlist WHERE user = 'u' AND id <> connection_id()";
+    assert_eq!(remote.query_first::<i64, _>(others).await.unwrap(), Some(1));
+    ours.run("SET statement_timeout = 300").await;
+    ours.check_failure("SELECT * FROM slow", "57014", "statement timeout").await;
+    ours.run("RESET statement_timeout").await;
+    let running = "SELECT count(*) FROM information_schema.processlist WHERE user = 'u' AND id <> connection_id() AND command <> 'Sleep'";
+    let deadline = Instant::now() + START_MAX;
+    while remote.query_first::<i64, _>(running).await.unwrap() != Some(0) {
+        assert!(Instant::now() < deadline, "a query is left behind");
+    }
+    assert_eq!(read(&ours.client, "SELECT count(*) FROM f").await, [["1"]]);
+    let ids = "SELECT id FROM information_schema.processlist WHERE user = 'u' AND id <> connection_id()";
+    for id in remote.query::<u64, _>(ids).await.unwrap() {
+        remote.query_drop(format!("KILL {id}")).await.unwrap();
+    }
+    assert_eq!(read(&ours.client, "SELECT count(*) FROM f").await, [["1"]]);
+}

@@ -1,0 +1,237 @@
+//! SQLite, whose values have types of their own, whatever their column declares.
+
+use rusqlite::Connection;
+
+use super::Ours;
+use super::row::{COLUMNS, inserts, rows};
+use crate::server::rows as read;
+
+/// Text is declared to be without case, which PostgreSQL does not know.
+const TABLE: &str =
+    "CREATE TABLE f (id INTEGER, small SMALLINT, big BIGINT, x REAL, name TEXT COLLATE NOCASE,
+                     ok BOOLEAN, day DATE, at TIMESTAMP)";
+
+async fn start(encoding: &str) -> (Ours, Connection) {
+    let ours = Ours::start().await;
+    let path = ours.path("s.db");
+    let remote = Connection::open(&path).unwrap();
+    remote.execute_batch(&format!("PRAGMA encoding = '{encoding}'; {TABLE}")).unwrap();
+    ours.run(&format!("CREATE SERVER s FOREIGN DATA WRAPPER sqlite_fdw OPTIONS (database '{path}')")).await;
+    (ours, remote)
+}
+
+/// The same rows here and there.
+async fn fill(ours: &Ours, remote: &Connection) {
+    let rows = rows(300, 3);
+    remote.execute_batch(&inserts("f", &rows, false)).unwrap();
+    ours.run(&format!("CREATE FOREIGN TABLE f ({COLUMNS}) SERVER s; CREATE TABLE local ({COLUMNS})")).await;
+    ours.run(&inserts("local", &rows, false)).await;
+}
+
+#[tokio::test]
+async fn answers_are_those_of_a_table_of_ours() {
+    let (ours, remote) = start("UTF-8").await;
+    fill(&ours, &remote).await;
+    ours.compare("f", 1).await;
+    for off in ["enable_foreign_filters", "enable_foreign_aggregates", "enable_foreign_top_k"] {
+        ours.run(&format!("SET {off} = off")).await;
+        ours.compare("f", 2).await;
+        ours.run(&format!("RESET {off}")).await;
+    }
+}
+
+/// The order of UTF-16's bytes is another.
+#[tokio::test]
+async fn a_database_in_utf_16_is_sorted_here() {
+    let (ours, remote) = start("UTF-16le").await;
+    fill(&ours, &remote).await;
+    ours.compare("f", 3).await;
+    assert_eq!(
+        ours.asked("SELECT id FROM f WHERE name < 'b' AND name = 'a'").await,
+        r#"SELECT "id", "name" FROM "f" WHERE ("name" COLLATE BINARY = 'a')"#
+    );
+    assert_eq!(
+        ours.asked("SELECT id FROM f ORDER BY id LIMIT 1").await,
+        r#"SELECT "id" FROM "f" ORDER BY "id" ASC NULLS LAST LIMIT 1"#
+    );
+}
+
+#[tokio::test]
+async fn what_means_the_same_there_is_left_to_it() {
+    let (ours, remote) = start("UTF-8").await;
+    fill(&ours, &remote).await;
+    for (query, sql) in [
+        (
+            "SELECT name, count(*), avg(small), max(name) FROM f WHERE name > 'a' AND ok GROUP BY name",
+            r#"SELECT "name" COLLATE BINARY, count(*), coalesce(sum("small"), 0), count("small"), max("name" COLLATE BINARY) FROM "f" WHERE ("name" COLLATE BINARY > 'a') AND "ok" GROUP BY 1"#,
+        ),
+        ("SELECT count(*) FROM f", r#"SELECT count(*) FROM "f""#),
+        (
+            "SELECT id FROM f ORDER BY x DESC LIMIT 2",
+            r#"SELECT "id", "x" FROM "f" ORDER BY "x" DESC NULLS FIRST LIMIT 2"#,
+        ),
+        (
+            "SELECT id FROM f WHERE x = 'Infinity' OR x < -0.25",
+            r#"SELECT "id" FROM "f" WHERE (("x" = 9e999) OR ("x" < -2.5e-1))"#,
+        ),
+        // Too many digits for SQLite to read exactly; NaN is null there; times are texts of any form.
+        ("SELECT id FROM f WHERE x = 0.12345678901234567", r#"SELECT "id", "x" FROM "f""#),
+        ("SELECT id FROM f WHERE x <> 'NaN'", r#"SELECT "id", "x" FROM "f""#),
+        ("SELECT id FROM f WHERE at > '2021-01-01'", r#"SELECT "id", "at" FROM "f""#),
+        // Division is of integers here, and LIKE knows case.
+        ("SELECT id FROM f WHERE small / 2 = 1", r#"SELECT "id", "small" FROM "f""#),
+        ("SELECT id FROM f WHERE name LIKE 'a%'", r#"SELECT "id", "name" FROM "f""#),
+        // Sums of floats are rounded in another way there.
+        ("SELECT sum(x), count(x) FROM f", r#"SELECT "x" FROM "f""#),
+        ("SELECT count(*) FROM f WHERE small / 2 = 1 OR random() < 2", r#"SELECT "small" FROM "f""#),
+    ] {
+        assert_eq!(ours.asked(query).await, sql, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn schemas_are_imported() {
+    let (ours, remote) = start("UTF-8").await;
+    remote
+        .execute_batch(
+            "CREATE TABLE kinds (i INTEGER PRIMARY KEY, v VARCHAR(10) NOT NULL, d DOUBLE, b BLOB, t, n DECIMAL(10,2),
+                 at DATETIME, ok BOOL, \"Mixed Case\" TEXT);
+             INSERT INTO kinds VALUES (1, 'v', 1.5, x'00ff', x'01', 12.25, '2020-01-02 03:04:05', 1, 'm'),
+                 (2, '', NULL, NULL, NULL, 7, NULL, 0, NULL);
+             CREATE VIEW seen AS SELECT i, v FROM kinds WHERE i > 1",
+        )
+        .unwrap();
+    ours.run("IMPORT FOREIGN SCHEMA main EXCEPT (f) FROM SERVER s INTO public").await;
+    let columns = "SELECT attname, format_type(atttypid, atttypmod), attnotnull FROM pg_attribute
+                   WHERE attrelid = 'kinds'::regclass ORDER BY attnum";
+    let wanted = [
+        ["i", "bigint", "f"],
+        ["v", "text", "t"],
+        ["d", "double precision", "f"],
+        ["b", "bytea", "f"],
+        ["t", "bytea", "f"],
+        ["n", "numeric", "f"],
+        ["at", "timestamp without time zone", "f"],
+        ["ok", "boolean", "f"],
+        ["Mixed Case", "text", "f"],
+    ];
+    assert_eq!(read(&ours.client, columns).await, wanted);
+    let all = "SELECT * FROM kinds WHERE n > 7 OR ok = false ORDER BY i";
+    let wanted = [
+        ["1", "v", "1.5", "\\x00ff", "\\x01", "12.25", "2020-01-02 03:04:05", "t", "m"],
+        ["2", "", "NULL", "NULL", "NULL", "7", "NULL", "f", "NULL"],
+    ];
+    assert_eq!(read(&ours.client, all).await, wanted);
+    assert_eq!(read(&ours.client, "SELECT i FROM seen").await, [["2"]]);
+    ours.check_failure("SELECT * FROM f", "42P01", "relation \"f\" does not exist").await;
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_told() {
+    let (ours, remote) = start("UTF-8").await;
+    let text = ours.path("text");
+    std::fs::write(
+        &text,
+        "this is no database, although it is long enough to be taken for the header of one, perhaps",
+    )
+    .unwrap();
+    remote
+        .execute_batch(
+            "INSERT INTO f (id, small, big, x, name) VALUES (1, 70000, 'many', 1.5, 7), (2, 1, 2, 3, 'a')",
+        )
+        .unwrap();
+    remote
+        .execute_batch(
+            "CREATE TABLE deep (a INTEGER, t TEXT, e INTEGER); INSERT INTO deep VALUES (5, 'x', 86400)",
+        )
+        .unwrap();
+    ours.run(&format!(
+        "CREATE SERVER no_file FOREIGN DATA WRAPPER sqlite_fdw OPTIONS (database '/nowhere/s.db');
+         CREATE SERVER no_db FOREIGN DATA WRAPPER sqlite_fdw OPTIONS (database '{text}');
+         CREATE SERVER no_option FOREIGN DATA WRAPPER sqlite_fdw;
+         CREATE FOREIGN TABLE of_no_file (a int) SERVER no_file;
+         CREATE FOREIGN TABLE of_no_db (a int) SERVER no_db;
+         CREATE FOREIGN TABLE of_no_option (a int) SERVER no_option;
+         CREATE FOREIGN TABLE no_table (a int) SERVER s;
+         CREATE FOREIGN TABLE no_column (id int, nope int) SERVER s OPTIONS (table 'f');
+         CREATE FOREIGN TABLE other_type (id int, name int) SERVER s OPTIONS (table 'f');
+         CREATE FOREIGN TABLE f ({COLUMNS}) SERVER s;
+         CREATE FOREIGN TABLE short (id int, name varchar(2) OPTIONS (column_name 't')) SERVER s OPTIONS (table 'deep');
+         CREATE FOREIGN TABLE epoch (e timestamp OPTIONS (column_type 'INT')) SERVER s OPTIONS (table 'deep')"
+    ))
+    .await;
+    for (query, state, message) in [
+        ("SELECT * FROM of_no_file", "08001", "could not connect to server \"no_file\""),
+        ("SELECT * FROM of_no_db", "08001", "could not connect to server \"no_db\""),
+        ("SELECT * FROM of_no_option", "HV000", "server \"no_option\" has no database"),
+        (
+            "SELECT * FROM no_table",
+            "42P01",
+            "foreign table \"no_table\" does not fit server \"s\": no such table: no_table",
+        ),
+        (
+            "SELECT nope FROM no_column",
+            "42703",
+            "foreign table \"no_column\" does not fit server \"s\": no such column",
+        ),
+        (
+            "SELECT count(*) FROM other_type WHERE name > 5",
+            "HV004",
+            "column \"name\" of foreign table \"other_type\" is of type integer, but column \"name\" of \"f\" on server \"s\" is of type TEXT",
+        ),
+        ("SELECT small FROM f", "22003", "value \"70000\" is out of range for type smallint"),
+        (
+            "SELECT big FROM f",
+            "HV004",
+            "column \"big\" of foreign table \"f\" is of type bigint, but column \"big\" of \"f\" on server \"s\" has a value of type text",
+        ),
+        ("SELECT * FROM short", "42703", "no such column"),
+        (
+            "CREATE SERVER x FOREIGN DATA WRAPPER sqlite_fdw OPTIONS (host 'h')",
+            "HV00D",
+            "invalid option \"host\"",
+        ),
+        (
+            "CREATE FOREIGN TABLE x (a int) SERVER s OPTIONS (table_name 'h')",
+            "HV00D",
+            "invalid option \"table_name\"",
+        ),
+        (
+            "CREATE FOREIGN TABLE x (a int OPTIONS (column_type 'FLOAT')) SERVER s",
+            "22023",
+            "invalid value for option \"column_type\"",
+        ),
+    ] {
+        ours.check_failure(query, state, message).await;
+    }
+    let hint = ours
+        .client
+        .simple_query("CREATE SERVER x FOREIGN DATA WRAPPER sqlite_fdw OPTIONS (host 'h')")
+        .await
+        .unwrap_err();
+    let hint = hint.as_db_error().unwrap().hint().unwrap().to_string();
+    assert_eq!(
+        hint,
+        "Valid options in this context are: database, truncatable, keep_connections, batch_size"
+    );
+    // What is right in a table is read in spite of what is wrong in it.
+    assert_eq!(read(&ours.client, "SELECT id FROM f WHERE small = 1").await, [["2"]]);
+    assert_eq!(read(&ours.client, "SELECT e FROM epoch").await, [["1970-01-02 00:00:00"]]);
+}
+
+/// A long query there ends with the statement, and a name in quotes is never a text.
+#[tokio::test]
+async fn a_query_that_is_given_up_ends() {
+    let (ours, remote) = start("UTF-8").await;
+    remote
+        .execute_batch(
+            "CREATE VIEW slow AS WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n WHERE i < 0",
+        )
+        .unwrap();
+    ours.run("CREATE FOREIGN TABLE slow (i int) SERVER s; SET statement_timeout = 200").await;
+    ours.check_failure("SELECT * FROM slow", "57014", "statement timeout").await;
+    // Its thread ends, or the process would have one more for good.
+    let others = || std::fs::read_dir("/proc/self/task").map(Iterator::count).unwrap_or(0);
+    assert!(others() > 0);
+    assert_eq!(read(&ours.client, "SELECT 1").await, [["1"]]);
+}
