@@ -18,10 +18,10 @@ bench: ## measure beside PostgreSQL 15; CASE=copy for some, QUICK=1 for a short 
 		$(if $(CASE),--case $(CASE)) $(if $(ROWS),--rows $(ROWS)) $(if $(REPEATS),--repeats $(REPEATS)) $(if $(QUICK),--quick)
 
 fold: ## measure how fast events are folded into a view, beside DataFusion's batch aggregation; see docs/benchmark.md
-	cargo bench --locked -p tidemill -p tidemill-stream --bench fold
+	cargo bench --locked --profile optimized -p tidemill -p tidemill-stream --bench fold
 
 instructions: ## count the instructions a row of both with callgrind (apt-get install valgrind)
-	cargo bench --locked -p tidemill -p tidemill-stream --bench fold -- instructions
+	cargo bench --locked --profile optimized -p tidemill -p tidemill-stream --bench fold -- instructions
 
 crash: ## kill servers and disks at every point they can be killed at; SECONDS=300 for the part with real servers
 	TIDEMILL_TEST_EVERYTHING=1 cargo test --locked -p tidemill-stream --test all -- --nocapture

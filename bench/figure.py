@@ -33,6 +33,7 @@ class Lookup:
             measure.copy(server, copy.path, copy.sql)
             copy.check(server, "Tidemill", copy.rows)
             figures += self._figures("Tidemill", bench, server, copy, "v", goal=5)
+            figures.append(Figure("Tidemill: most memory", "MB", [server.peak_memory_bytes() / 1e6], goal=1074))
         postgres = bench.postgres
         postgres.query(f"""CREATE UNLOGGED TABLE s (k int, i int, x float8);
             CREATE TABLE v AS SELECT k, 10 AS count FROM generate_series(0, {MILLION_GROUPS - 1}) k;

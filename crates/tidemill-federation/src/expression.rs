@@ -6,11 +6,13 @@
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{
     BinaryExpr, CaseExpr, CastExpr, Column, IsNotNullExpr, IsNullExpr, Literal, NotExpr,
 };
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use tidemill_sql::name::quote_literal;
 use tidemill_sql::types::{Scalar, Type};
 
 use crate::connector::{Capabilities, Logic};
@@ -124,6 +126,11 @@ impl Writer<'_> {
         let is_operator = !call.name().starts_with(|c: char| c.is_alphanumeric() || c == '_');
         let texts: Vec<_> = arguments.iter().map(|argument| argument.sql.as_str()).collect();
         let sql = match (is_operator, texts.as_slice()) {
+            // Its grammar is its own.
+            (false, [_, from]) if call.name() == "extract" => {
+                let Some(ScalarValue::Utf8(Some(field))) = &arguments[0].value else { return None };
+                format!("extract({} FROM {from})", quote_literal(field).trim_start())
+            }
             (true, [left, right]) => format!("({left} {} {right})", call.name()),
             (true, [only]) => format!("({} {only})", call.name()),
             (true, _) => return None,

@@ -100,6 +100,19 @@ const GROUPED: &[Scalar] = &[
     Scalar::Timestamp,
     Scalar::Timestamptz,
 ];
+const EXTREMES: &[Scalar] = &[
+    Scalar::Int2,
+    Scalar::Int4,
+    Scalar::Int8,
+    Scalar::Float4,
+    Scalar::Float8,
+    Scalar::Text,
+    Scalar::Varchar,
+    Scalar::Date,
+    Scalar::Time,
+    Scalar::Timestamp,
+    Scalar::Timestamptz,
+];
 const SUMMED: &[Scalar] = &[Scalar::Int2, Scalar::Int4, Scalar::Float4, Scalar::Float8];
 
 pub(crate) static CAPABILITIES: Capabilities = Capabilities {
@@ -115,8 +128,8 @@ pub(crate) static CAPABILITIES: Capabilities = Capabilities {
         Aggregate { name: "count", of: &[] },
         Aggregate { name: "sum", of: SUMMED },
         Aggregate { name: "avg", of: SUMMED },
-        Aggregate { name: "min", of: COMPARED },
-        Aggregate { name: "max", of: COMPARED },
+        Aggregate { name: "min", of: EXTREMES },
+        Aggregate { name: "max", of: EXTREMES },
     ],
     limit: true,
     sort: true,

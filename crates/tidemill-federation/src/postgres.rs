@@ -138,6 +138,22 @@ const GROUPED: &[Scalar] = &[
     Scalar::Uuid,
     Scalar::Oid,
 ];
+/// PostgreSQL has `min` and `max` of these.
+const EXTREMES: &[Scalar] = &[
+    Scalar::Int2,
+    Scalar::Int4,
+    Scalar::Int8,
+    Scalar::Float4,
+    Scalar::Float8,
+    Scalar::Text,
+    Scalar::Varchar,
+    Scalar::Name,
+    Scalar::Date,
+    Scalar::Time,
+    Scalar::Timestamp,
+    Scalar::Timestamptz,
+    Scalar::Oid,
+];
 const SUMMED: &[Scalar] = &[Scalar::Int2, Scalar::Int4, Scalar::Float4, Scalar::Float8];
 
 const INTEGERS: &[Scalar] = &[Scalar::Int2, Scalar::Int4, Scalar::Int8];
@@ -180,7 +196,7 @@ const CASTS: &[(Scalar, Scalar)] = &[
     (Scalar::Timestamp, Scalar::Date),
 ];
 
-static CAPABILITIES: Capabilities = Capabilities {
+pub(crate) static CAPABILITIES: Capabilities = Capabilities {
     dialect: &PostgresDialect,
     label: "Remote SQL",
     comparisons: &Comparison::ALL,
@@ -193,8 +209,8 @@ static CAPABILITIES: Capabilities = Capabilities {
         Aggregate { name: "count", of: &[] },
         Aggregate { name: "sum", of: SUMMED },
         Aggregate { name: "avg", of: SUMMED },
-        Aggregate { name: "min", of: COMPARED },
-        Aggregate { name: "max", of: COMPARED },
+        Aggregate { name: "min", of: EXTREMES },
+        Aggregate { name: "max", of: EXTREMES },
     ],
     limit: true,
     sort: true,

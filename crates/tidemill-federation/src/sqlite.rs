@@ -70,13 +70,17 @@ const GROUPED: &[Scalar] = &[
 const NUMBERS: &[Scalar] =
     &[Scalar::Bool, Scalar::Int2, Scalar::Int4, Scalar::Int8, Scalar::Float8, Scalar::Bytea];
 
+const EXTREMES: &[Scalar] =
+    &[Scalar::Int2, Scalar::Int4, Scalar::Int8, Scalar::Float8, Scalar::Text, Scalar::Varchar, Scalar::Name];
+const NUMERIC_EXTREMES: &[Scalar] = &[Scalar::Int2, Scalar::Int4, Scalar::Int8, Scalar::Float8];
+
 /// Sums of floats are made here: SQLite's are rounded in another way, and it has no NaN.
 const AGGREGATES: &[Aggregate] = &[
     Aggregate { name: "count", of: &[] },
     Aggregate { name: "sum", of: &[Scalar::Int2, Scalar::Int4] },
     Aggregate { name: "avg", of: &[Scalar::Int2, Scalar::Int4] },
-    Aggregate { name: "min", of: EQUAL },
-    Aggregate { name: "max", of: EQUAL },
+    Aggregate { name: "min", of: EXTREMES },
+    Aggregate { name: "max", of: EXTREMES },
 ];
 
 pub(crate) static CAPABILITIES: Capabilities = Capabilities {
@@ -111,8 +115,8 @@ static UTF_16: Capabilities = Capabilities {
         Aggregate { name: "count", of: &[] },
         Aggregate { name: "sum", of: &[Scalar::Int2, Scalar::Int4] },
         Aggregate { name: "avg", of: &[Scalar::Int2, Scalar::Int4] },
-        Aggregate { name: "min", of: NUMBERS },
-        Aggregate { name: "max", of: NUMBERS },
+        Aggregate { name: "min", of: NUMERIC_EXTREMES },
+        Aggregate { name: "max", of: NUMERIC_EXTREMES },
     ],
     limit: true,
     sort: true,

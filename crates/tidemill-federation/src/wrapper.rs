@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidemill_sql::{Result, SqlError, SqlState};
 
-use crate::connector::Connector;
+use crate::connector::{Capabilities, Connector};
 use crate::multi_tenant;
 use crate::option::{OptionSpec, Options, Place, validate};
 use crate::{file, influx, mysql, postgres, sqlite};
@@ -14,6 +14,8 @@ use crate::{file, influx, mysql, postgres, sqlite};
 pub struct Wrapper {
     pub name: &'static str,
     pub options: &'static [OptionSpec],
+    /// What its servers do as PostgreSQL does; `None` if it has none.
+    pub capabilities: Option<&'static Capabilities>,
     /// Whether a user needs a mapping to use a server.
     pub needs_mapping: bool,
     /// What is said of options as a whole, each of which is known.
@@ -27,6 +29,7 @@ pub static WRAPPERS: [Wrapper; 7] = [
     Wrapper {
         name: "postgres_fdw",
         options: postgres::OPTIONS,
+        capabilities: Some(&postgres::CAPABILITIES),
         needs_mapping: true,
         check: nothing_more,
         connect: postgres::connector,
@@ -34,6 +37,7 @@ pub static WRAPPERS: [Wrapper; 7] = [
     Wrapper {
         name: "mysql_fdw",
         options: mysql::OPTIONS,
+        capabilities: Some(&mysql::CAPABILITIES),
         needs_mapping: true,
         check: nothing_more,
         connect: mysql::connector,
@@ -41,6 +45,7 @@ pub static WRAPPERS: [Wrapper; 7] = [
     Wrapper {
         name: "sqlite_fdw",
         options: sqlite::OPTIONS,
+        capabilities: Some(&sqlite::CAPABILITIES),
         needs_mapping: false,
         check: nothing_more,
         connect: sqlite::connector,
@@ -48,6 +53,7 @@ pub static WRAPPERS: [Wrapper; 7] = [
     Wrapper {
         name: "influxdb_fdw",
         options: influx::OPTIONS,
+        capabilities: Some(&influx::CAPABILITIES),
         needs_mapping: false,
         check: nothing_more,
         connect: influx::connector,
@@ -55,6 +61,7 @@ pub static WRAPPERS: [Wrapper; 7] = [
     Wrapper {
         name: "file_fdw",
         options: file::OPTIONS,
+        capabilities: Some(&file::CAPABILITIES),
         needs_mapping: false,
         check: file::check,
         connect: file::connector,
@@ -62,6 +69,7 @@ pub static WRAPPERS: [Wrapper; 7] = [
     Wrapper {
         name: "parquet_fdw",
         options: file::PARQUET_OPTIONS,
+        capabilities: Some(&file::PARQUET),
         needs_mapping: false,
         check: file::check_parquet,
         connect: file::parquet_connector,
@@ -69,6 +77,7 @@ pub static WRAPPERS: [Wrapper; 7] = [
     Wrapper {
         name: multi_tenant::WRAPPER,
         options: multi_tenant::OPTIONS,
+        capabilities: None,
         needs_mapping: false,
         check: nothing_more,
         connect: multi_tenant::no_connector,

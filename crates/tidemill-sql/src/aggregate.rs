@@ -6,6 +6,7 @@
 //! fail when it is merged: what can overflow (`sum(integer)`) remembers that it did and fails when it is finished.
 
 mod bits;
+mod count;
 mod decimal;
 mod extreme;
 mod fixed;
@@ -147,6 +148,7 @@ pub fn all() -> Vec<Arc<AggregateUDF>> {
         .map(|(name, resolve, cares)| {
             Arc::new(AggregateUDF::new_from_impl(Aggregate::new(name, resolve, cares)))
         })
+        .chain([Arc::new(AggregateUDF::new_from_impl(count::Count::default()))])
         .collect()
 }
 

@@ -17,6 +17,7 @@ pub mod statement;
 pub mod text;
 pub mod types;
 pub mod value;
+pub mod walk;
 pub mod window_clause;
 
 pub use error::{Result, SqlError, SqlState};

@@ -67,7 +67,7 @@ pub use vars::SessionVars;
 pub const UNQUALIFIED: &str = "search path";
 
 /// What can be called of DataFusion's functions: those that do as PostgreSQL's of the same name.
-const AGGREGATES: [&str; 3] = ["count", "grouping", FIRST_VALUE];
+const AGGREGATES: [&str; 2] = ["grouping", FIRST_VALUE];
 /// What DataFusion makes of DISTINCT ON; with its name, `prepare` lets only window functions through.
 const FIRST_VALUE: &str = "first_value";
 /// Only with literals that `prepare` has looked at.

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use sqlparser::ast::{
     CastKind, Expr, GroupByExpr, ObjectName, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr,
-    TableFactor, Visit, Visitor,
+    TableFactor, Visitor,
 };
 
 use crate::data_type::column_type;
@@ -13,11 +13,12 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::name::{fold, quote_ident};
 use crate::parse::parse_query;
 use crate::types::{Scalar, Type};
+use crate::walk::walk;
 
 /// The relations that a query names, each once and in order; names of its WITH clauses are left out.
 pub fn relations(query: &Query) -> Vec<ObjectName> {
     let mut collector = Relations::default();
-    let _ = query.visit(&mut collector);
+    let _ = walk(query, &mut collector);
     let Relations { found, defined, .. } = collector;
     let is_defined =
         |n: &ObjectName| n.0.len() == 1 && n.0[0].as_ident().is_some_and(|i| defined.contains(&fold(i)));
@@ -61,7 +62,7 @@ impl Visitor for Relations {
 pub fn renamed(text: &str, from: &str, to: &str) -> Result<String> {
     let query = parse_query(text)?;
     let mut places = Places { from, found: vec![], is_defined: false };
-    let _ = query.visit(&mut places);
+    let _ = walk(query.as_ref(), &mut places);
     let unclear = places.is_defined && !places.found.is_empty();
     if unclear || places.found.iter().any(|place| place.start == 0) {
         let message = format!("cannot rename \"{from}\" where a view reads it by that name");
@@ -123,7 +124,7 @@ impl Visitor for Places<'_> {
 /// of their cast, text without one. Casts to several types give the widest number or an error.
 pub fn infer_columns(query: &Query, stream: &str) -> Result<Vec<(String, Type)>> {
     let mut columns = Columns::default();
-    let _ = query.visit(&mut columns);
+    let _ = walk(query, &mut columns);
     if let Some((column, a, b)) = columns.conflict {
         return Err(SqlError::new(
             SqlState::DATATYPE_MISMATCH,

@@ -9,6 +9,7 @@ use sqlparser::ast::{self, BinaryOperator, Expr, Query, SetExpr, Value};
 
 use crate::error::{Result, SqlError};
 use crate::name::fold;
+use crate::walk::walk_expressions;
 
 const ARRIVAL: &str = "arrival_timestamp";
 /// Functions and keywords that give the time.
@@ -32,7 +33,7 @@ pub fn take(query: &mut Query) -> Result<Option<String>> {
     {
         (interval, select.selection) = take_window(condition)?;
     }
-    let asks = ast::visit_expressions(query, |expr: &Expr| match clock_name(expr) {
+    let asks = walk_expressions(query, |expr: &Expr| match clock_name(expr) {
         Some(name) => ControlFlow::Break(name),
         None => ControlFlow::Continue(()),
     });

@@ -1,15 +1,17 @@
 //! The engine: all streams' events go in here, all views' states come out.
 //!
-//! Two threads carry every commit. The *committer* takes the writes of all sessions that wait at that moment, folds
-//! their events into one delta of state a view, logs the deltas as one record, syncs if one of the writers asked for
-//! that, applies them to the views under the gate and answers the writers. If much waits, the *folder* folds it while
-//! the committer syncs the group before. So the group grows with the load, and the latency of a lone writer is that of
-//! its own sync.
+//! The *committer* takes the writes of all sessions that wait at that moment, folds their events into one delta of state
+//! a view, logs the deltas as one record, syncs if one of the writers asked for that, applies them to the views under the
+//! gate and answers the writers. For a small group one of the writers' sessions is the committer, the *leader*, which
+//! passes the lead on: no other thread is woken. Otherwise it is a thread, and if much waits, the *folder* folds it while
+//! that thread syncs the group before. So the group grows with the load, and the latency of a lone writer is that of its
+//! own sync.
 
 mod checkpoint;
 mod commit;
 mod fold_group;
 mod maintain;
+mod queue;
 mod record;
 mod recover;
 mod run_store;
@@ -31,10 +33,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::clock::{Clock, SystemClock};
 use crate::disk::Disk;
+use crate::engine::commit::Committer;
+use crate::engine::queue::{Answer, Lead, Queue};
 use crate::error::{Error, Result};
 use crate::run::Run;
 use crate::stream::StreamId;
-use crate::view::{Frozen, Snapshot, View, ViewId};
+use crate::view::{Frozen, Snapshot, States, View, ViewId};
 
 pub use commit::Fatal;
 pub(crate) use run_store::run_schema;
@@ -103,7 +107,7 @@ pub enum Part {
     /// Events of a stream, for all its active views or only those in `targets`.
     Events { stream: StreamId, targets: Option<Arc<[ViewId]>>, batch: RecordBatch },
     /// States that the writer has folded itself.
-    Delta { view: ViewId, states: RecordBatch },
+    Delta { view: ViewId, states: States },
     /// States that the writer has folded itself and that no longer fit into memory.
     Runs { view: ViewId, runs: Vec<Arc<Run>> },
     /// Forget the state of a view.
@@ -118,7 +122,7 @@ pub(crate) struct Write {
     level: Level,
     /// Folds of the same write that readers see until the commit replaces them.
     running: Option<Arc<running::Running>>,
-    answer: Option<oneshot::Sender<Result<()>>>,
+    answer: Option<oneshot::Sender<Answer>>,
     /// Room in the queue, given back when the write has been folded.
     _room: OwnedSemaphorePermit,
 }
@@ -130,7 +134,7 @@ pub(crate) struct Shared {
     /// Held while a commit is applied and while a snapshot is taken: all views are read at one commit.
     gate: Mutex<()>,
     room: Arc<Semaphore>,
-    queue: commit::Queue,
+    queue: Queue,
     fatal: Fatal,
     maintenance: maintain::Maintenance,
     /// Writes that go on.
@@ -175,6 +179,7 @@ impl Views {
 
 pub struct Engine {
     shared: Arc<Shared>,
+    committer: Arc<Mutex<Committer>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -197,7 +202,7 @@ impl Engine {
             runs: recovered.runs,
             gate: Mutex::new(()),
             room: Arc::new(Semaphore::new(QUEUE_BYTES_MAX)),
-            queue: commit::Queue::default(),
+            queue: Queue::default(),
             fatal,
             maintenance: maintain::Maintenance::new(recovered.named),
             log_bytes: AtomicU64::new(log.size_bytes()),
@@ -205,8 +210,9 @@ impl Engine {
             memory: AtomicUsize::new(0),
             commits: AtomicU64::new(0),
         });
-        let threads = Mutex::new(commit::start(&shared, log).map_err(|e| Error::Stopped(e.to_string()))?);
-        Ok(Engine { shared, threads })
+        let committer = Arc::new(Mutex::new(Committer::new(Arc::clone(&shared), log)));
+        let threads = commit::start(&shared, &committer).map_err(|e| Error::Stopped(e.to_string()))?;
+        Ok(Engine { shared, committer, threads: Mutex::new(threads) })
     }
 
     /// Adds a view; what is written from now on is folded into it.
@@ -270,12 +276,39 @@ impl Engine {
         submitted();
         if level == Level::Async {
             let write = Write { parts, bytes, level, running, answer: None, _room: room };
-            return self.shared.queue.push(write).map_err(|_| self.shared.stopped());
+            return self.shared.queue.push(write, None).map(drop).map_err(|_| self.shared.stopped());
         }
-        let (answer, done) = oneshot::channel();
+        let (answer, mut done) = oneshot::channel();
         let write = Write { parts, bytes, level, running, answer: Some(answer), _room: room };
-        self.shared.queue.push(write).map_err(|_| self.shared.stopped())?;
-        done.await.unwrap_or_else(|_| Err(self.shared.stopped()))
+        let lead = self.shared.queue.push(write, self.may_lead()).map_err(|_| self.shared.stopped())?;
+        if let Some(lead) = lead {
+            self.lead(lead).await;
+        }
+        loop {
+            match done.await {
+                Ok(Answer::Written(result)) => return result,
+                Ok(Answer::Lead(lead, next)) => {
+                    done = next;
+                    self.lead(lead).await;
+                }
+                Err(_) => return Err(self.shared.stopped()),
+            }
+        }
+    }
+
+    /// A session is a task of a runtime, and who wants groups to grow for a while has a thread wait for that.
+    fn may_lead(&self) -> Option<&Arc<Shared>> {
+        let options = &self.shared.options;
+        (options.runtime.is_some() && options.commit_delay.is_zero()).then_some(&self.shared)
+    }
+
+    /// Lets the sessions that are ready write too, and commits. The sync keeps this worker of the runtime waiting, and no
+    /// second one.
+    async fn lead(&self, lead: Lead) {
+        tokio::task::yield_now().await;
+        if let Some(mut committer) = self.committer.try_lock() {
+            committer.lead(lead);
+        }
     }
 
     /// Starts a write whose events are folded as they come, by the caller's thread: for COPY and transactions.
@@ -366,7 +399,7 @@ impl Part {
     fn bytes(&self) -> usize {
         match self {
             Part::Events { batch, .. } => batch.get_array_memory_size(),
-            Part::Delta { states, .. } => states.get_array_memory_size(),
+            Part::Delta { states, .. } => states.memory_bytes(),
             Part::Runs { .. } | Part::Truncate { .. } => 0,
         }
     }

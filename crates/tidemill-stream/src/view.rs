@@ -89,7 +89,7 @@ impl View {
 
     /// Merges the delta of a commit that is in the log. That it can't be merged is a fault of an aggregate, which a start
     /// meets again: the view goes on without it there too.
-    pub(crate) fn apply(&self, delta: &RecordBatch) {
+    pub(crate) fn apply(&self, delta: &States) {
         let started = std::time::Instant::now();
         let applied = self.state.lock().apply(delta);
         self.stats.deltas.fetch_add(1, Ordering::Relaxed);
@@ -128,6 +128,23 @@ impl View {
         }
         self.buried_us.store(now_us, Ordering::Relaxed);
         Some(time_to_live.at(now_us))
+    }
+
+    /// States with unique keys, with an index if look-ups want one: none of them is to scan what is large.
+    pub(crate) fn states(&self, batch: RecordBatch) -> crate::Result<States> {
+        let states = States::from(batch);
+        if self.is_looked_up() && states.wants_index() {
+            states.make_index(self.plan.aggregation.key_count())?;
+        }
+        Ok(states)
+    }
+
+    /// One batch of several, in commit order.
+    pub(crate) fn merge(&self, states: &[States]) -> crate::Result<States> {
+        match states {
+            [only] => Ok(only.clone()),
+            several => self.states(self.plan.aggregation.combine(several)?),
+        }
     }
 
     pub(crate) fn is_looked_up(&self) -> bool {

@@ -13,10 +13,11 @@ use datafusion::execution::context::ExecutionProps;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::physical_expr::create_physical_expr;
-use datafusion::physical_optimizer::pruning::PruningPredicate;
+use datafusion::physical_optimizer::pruning::PruningPredicateBuilder;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
+use parquet::file::metadata::RowGroupMetaData;
 use tidemill_sql::statement::ImportSelection;
 use tidemill_sql::{Result, SqlError, SqlState};
 
@@ -123,7 +124,10 @@ fn groups(builder: &Builder, definition: &TableDefinition, conditions: &[Expr]) 
                 &ExecutionProps::new(),
                 &PhysicalPlanningContext::default(),
             )?;
-            PruningPredicate::try_new(expr, Arc::clone(&schema))?.prune(&statistics)
+            PruningPredicateBuilder::new()
+                .with_file_schema(Arc::clone(&schema))
+                .try_build(expr)?
+                .prune(&statistics)
         });
         match pruned {
             Ok(pruned) => kept.iter_mut().zip(pruned).for_each(|(kept, may)| *kept &= may),
@@ -163,7 +167,16 @@ impl Groups<'_> {
         if !conversion::keeps_order(known.ty) {
             return None;
         }
-        let found = of(&self.converter(known)?).ok()?;
+        let converter = self.converter(known)?;
+        let leaf = converter.parquet_column_index()?;
+        // Early writers had an order of their own for texts.
+        let is_old = |group: &RowGroupMetaData| {
+            group.column(leaf).statistics().is_some_and(|found| found.is_min_max_deprecated())
+        };
+        if self.builder.metadata().row_groups().iter().any(is_old) {
+            return None;
+        }
+        let found = of(&converter).ok()?;
         conversion::converted(&found, known.ty).ok()
     }
 

@@ -205,7 +205,7 @@ fn state(function: &str, scan: &ForeignScanExec, argument: &Source) -> Option<Ve
             let (sum, infinite) = dialect.float_sum(&x);
             vec![of(format!("coalesce({sum}, 0)"), Scalar::Float8), count(), of(infinite, Scalar::Bool)]
         }
-        ("min" | "max", _) if has_extremes(ty) => {
+        ("min" | "max", _) => {
             let value = dialect.extreme(function, &x);
             match ty.scalar {
                 // The state has no zone.
@@ -215,9 +215,4 @@ fn state(function: &str, scan: &ForeignScanExec, argument: &Source) -> Option<Ve
         }
         _ => return None,
     })
-}
-
-/// The types of which PostgreSQL has `min` and `max`, and whose order is the same there.
-fn has_extremes(ty: Type) -> bool {
-    !matches!(ty.scalar, Scalar::Bool | Scalar::Bytea | Scalar::Uuid)
 }

@@ -60,10 +60,10 @@ impl Scan {
         if let Some(shared) = &shared {
             runtime.block_on(shared.0.get_or_try_init(|| async { self.hold() }))?;
         }
-        let connection = self.database.open()?;
+        let mut connection = self.database.open()?;
         let failed = |error: rusqlite::Error| self.database.failed(&self.query, &error);
         let wanted = batches.clone();
-        connection.progress_handler(STEPS, Some(move || wanted.is_closed()));
+        connection.progress_handler(STEPS, Some(move || wanted.is_closed())).map_err(failed)?;
         self.check_columns(&connection)?;
         let mut statement = connection.prepare(&self.query.sql).map_err(failed)?;
         let mut found = statement.query([]).map_err(failed)?;

@@ -1,11 +1,12 @@
-//! A server of the test's own: it carries out what it is asked, which is PostgreSQL's SQL, and remembers it.
+//! A server of the test's own: it carries out what it is asked, which is SQL as it is here, and remembers it.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use arrow::datatypes::SchemaRef;
-use arrow::record_batch::RecordBatch;
+use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use async_trait::async_trait;
+use datafusion::common::ScalarValue;
 use datafusion::error::DataFusionError;
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::physical_plan::collect;
@@ -13,7 +14,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use tidemill_federation::connector::{Aggregate, Capabilities, Connector, ImportedTable, Logic, RemoteQuery};
-use tidemill_federation::dialect::Comparison;
+use tidemill_federation::dialect::{Comparison, Dialect, Operand};
 use tidemill_federation::multi_tenant::ChildTable;
 use tidemill_federation::postgres::dialect::PostgresDialect;
 use tidemill_federation::pushdown::{self, Pushdown};
@@ -25,11 +26,25 @@ use tidemill_sql::planner::{self, session_state_builder};
 use tidemill_sql::statement::ImportSelection;
 use tidemill_sql::types::{Scalar, Type};
 
+/// SQL as it is here.
+#[derive(Debug)]
+struct OwnDialect;
+
+impl Dialect for OwnDialect {
+    fn literal(&self, value: &ScalarValue, ty: Type) -> Option<String> {
+        PostgresDialect.literal(value, ty)
+    }
+
+    fn float_sum(&self, operand: &Operand) -> (String, String) {
+        PostgresDialect.float_sum(operand)
+    }
+}
+
 const TYPES: &[Scalar] = &[Scalar::Text, Scalar::Int4, Scalar::Float8];
 
 /// A server that can do all there is.
 pub static ABLE: Capabilities = Capabilities {
-    dialect: &PostgresDialect,
+    dialect: &OwnDialect,
     label: "Remote SQL",
     comparisons: &Comparison::ALL,
     lists: true,
@@ -52,7 +67,7 @@ pub static ABLE: Capabilities = Capabilities {
     prunes: false,
 };
 /// A server that only gives its rows.
-pub static PLAIN: Capabilities = Capabilities::none(&PostgresDialect, "Remote SQL");
+pub static PLAIN: Capabilities = Capabilities::none(&OwnDialect, "Remote SQL");
 /// A server whose texts are in another order, and that knows no order of nulls.
 pub static PARTIAL: Capabilities = Capabilities {
     comparisons: &[Comparison::Equal, Comparison::Less],
@@ -62,7 +77,7 @@ pub static PARTIAL: Capabilities = Capabilities {
     grouped: &[Scalar::Int4],
     aggregates: &[Aggregate { name: "count", of: &[] }, Aggregate { name: "max", of: &[Scalar::Int4] }],
     limit: true,
-    ..Capabilities::none(&PostgresDialect, "Remote SQL")
+    ..Capabilities::none(&OwnDialect, "Remote SQL")
 };
 
 /// What `m` holds, by the name of the node.
@@ -106,7 +121,9 @@ impl Connector for Recorded {
             async move {
                 let batches = run(&self.state, &query.sql).await;
                 let fit = |batch: RecordBatch| {
-                    RecordBatch::try_new(Arc::clone(&schema), batch.columns().to_vec())
+                    let columns = batch.columns()[..schema.fields().len()].to_vec();
+                    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+                    RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)
                         .map_err(DataFusionError::from)
                 };
                 futures::stream::iter(batches.into_iter().map(fit).collect::<Vec<_>>())

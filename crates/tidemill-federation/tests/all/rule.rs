@@ -27,7 +27,7 @@ fn nodes() -> [Node; 3] {
 async fn check(sql: &str, rows: &[&str], asked: &[&str]) {
     let on = Setting::new(&nodes(), Pushdown::default()).await.query(sql).await;
     assert_eq!(on.0, rows, "{sql}");
-    let wanted: Vec<_> = asked.iter().map(|asked| asked.replace("FROM m", r#"FROM "public"."m""#)).collect();
+    let wanted: Vec<_> = asked.iter().map(|asked| asked.replace("FROM m", r#"FROM "m""#)).collect();
     assert_eq!(on.1, wanted, "{sql}");
     for off in [
         Pushdown { filters: false, ..Pushdown::default() },
@@ -88,7 +88,7 @@ async fn limits() {
         "SELECT count(*) FROM (SELECT g FROM m WHERE g >= '' LIMIT 2) AS some",
         &["2"],
         &[
-            r#"able: SELECT "g" FROM m WHERE ("g" >= ''::text COLLATE "C") LIMIT 2"#,
+            r#"able: SELECT NULL FROM m WHERE ("g" >= ''::text) LIMIT 2"#,
             r#"part: SELECT "g" FROM m"#,
             r#"plain: SELECT "g" FROM m"#,
         ],
@@ -123,7 +123,7 @@ async fn partial_aggregates() {
         "SELECT sum(i), min(g) FROM m",
         &["18|"],
         &[
-            r#"able: SELECT sum("i"), false, min("g" COLLATE "C") FROM m"#,
+            r#"able: SELECT sum("i"), false, min("g") FROM m"#,
             r#"part: SELECT "g", "i" FROM m"#,
             r#"plain: SELECT "g", "i" FROM m"#,
         ],
@@ -158,7 +158,7 @@ async fn first_rows() {
         "SELECT g FROM m ORDER BY g LIMIT 3",
         &["", "B", "a"],
         &[
-            r#"able: SELECT "g" FROM m ORDER BY "g" COLLATE "C" ASC NULLS LAST LIMIT 3"#,
+            r#"able: SELECT "g" FROM m ORDER BY "g" ASC NULLS LAST LIMIT 3"#,
             r#"part: SELECT "g" FROM m"#,
             r#"plain: SELECT "g" FROM m"#,
         ],

@@ -12,6 +12,7 @@ use tidemill_sql::planner::{display_name, plan_error};
 use tidemill_sql::statement::{CreateTable, CreateTableAs, Name};
 use tidemill_sql::text::Context;
 use tidemill_sql::types::Type;
+use tidemill_sql::walk::walk_expressions;
 use tidemill_sql::{Result, SqlError, SqlState, parse};
 use tidemill_stream::engine::{Level, Part, WriteSet};
 
@@ -118,7 +119,7 @@ async fn check_default(
 /// What PostgreSQL refuses by its form.
 fn check_expression(expr: &ast::Expr) -> Result<()> {
     use std::ops::ControlFlow;
-    let found = ast::visit_expressions(expr, |expr| {
+    let found = walk_expressions(expr, |expr| {
         let what = match expr {
             ast::Expr::Subquery(_) | ast::Expr::Exists { .. } | ast::Expr::InSubquery { .. } => "subquery",
             ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_) => "column reference",

@@ -227,7 +227,7 @@ fn arguments(values: &[ArrayRef], count: usize) -> DfResult<&[ArrayRef]> {
 }
 
 /// The rows in which no argument is null.
-fn non_null(args: &[ArrayRef]) -> Option<NullBuffer> {
+pub(super) fn non_null(args: &[ArrayRef]) -> Option<NullBuffer> {
     let mut nulls = None;
     for arg in args {
         nulls = NullBuffer::union(nulls.as_ref(), arg.logical_nulls().as_ref());
@@ -236,7 +236,7 @@ fn non_null(args: &[ArrayRef]) -> Option<NullBuffer> {
 }
 
 /// The rows that are valid and pass the filter; `None`: all.
-fn wanted(nulls: Option<NullBuffer>, filter: Option<&BooleanArray>) -> Option<BooleanBuffer> {
+pub(super) fn wanted(nulls: Option<NullBuffer>, filter: Option<&BooleanArray>) -> Option<BooleanBuffer> {
     let passed = filter.map(|filter| match filter.nulls() {
         Some(nulls) => filter.values() & nulls.inner(),
         None => filter.values().clone(),

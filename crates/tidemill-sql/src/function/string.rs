@@ -1,14 +1,13 @@
 //! String functions. Positions and lengths count characters.
 
+mod encoding;
+mod join;
+
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
-use arrow::datatypes::DataType;
-use datafusion::common::ScalarValue;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::expr::Cast;
 
-use super::kernel::{Bytea, Int4, Int8, Text, row};
+use super::kernel::{Bytea, Int4, Int8, Text};
 use super::{Call, Param, Registry, Returns, textual};
 use crate::error::{Result, SqlError, SqlState};
 use crate::name::{quote_ident, quote_literal};
@@ -25,8 +24,8 @@ pub(super) fn register(r: &mut Registry) {
     padding(r);
     searching(r);
     quoting(r);
-    digests(r);
-    joining(r);
+    encoding::register(r);
+    join::register(r);
 }
 
 fn lengths(r: &mut Registry) {
@@ -223,234 +222,6 @@ fn quoting(r: &mut Registry) {
             Ok(Some(value.map_or("NULL".to_string(), |s| quote_literal(&s))))
         })
     });
-}
-
-/// DataFusion has the digests; its constants are evaluated by its own function.
-fn digests(r: &mut Registry) {
-    r.native("md5", &[Param::Is(TEXT)], Returns::Is(TEXT), |mut args| {
-        let digest = datafusion::functions::crypto::expr_fn::md5(args.remove(0));
-        Ok(Expr::Cast(Cast::new(Box::new(digest), DataType::Utf8)))
-    });
-    for (name, build) in [
-        ("sha224", (|args: Vec<_>| digest("sha224", args)) as fn(_) -> _),
-        ("sha256", |args| digest("sha256", args)),
-        ("sha384", |args| digest("sha384", args)),
-        ("sha512", |args| digest("sha512", args)),
-    ] {
-        r.native(name, &[Param::Is(Type::new(Scalar::Bytea))], Returns::Is(Type::new(Scalar::Bytea)), build);
-    }
-    r.strict2::<Bytea, Text, Text>("encode", |_, bytes, format| encode(bytes, format));
-    r.strict2::<Text, Text, Bytea>("decode", |_, text, format| decode(text, format));
-}
-
-fn digest(
-    name: &str,
-    mut args: Vec<datafusion::logical_expr::Expr>,
-) -> Result<datafusion::logical_expr::Expr> {
-    let method = datafusion::logical_expr::Expr::Literal(ScalarValue::Utf8(Some(name.to_string())), None);
-    Ok(datafusion::functions::crypto::expr_fn::digest(args.remove(0), method))
-}
-
-fn bad_format(format: &str) -> SqlError {
-    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("unrecognized encoding: \"{format}\""))
-}
-
-const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-/// Base64 lines are this long, as MIME has them.
-const BASE64_LINE: usize = 76;
-
-fn encode(bytes: &[u8], format: &str) -> Result<String> {
-    match format.to_ascii_lowercase().as_str() {
-        "hex" => Ok(bytes.iter().map(|b| format!("{b:02x}")).collect()),
-        "escape" => Ok(bytes
-            .iter()
-            .map(|b| match b {
-                b'\\' => "\\\\".to_string(),
-                0 | 0x80.. => format!("\\{b:03o}"),
-                _ => char::from(*b).to_string(),
-            })
-            .collect()),
-        "base64" => {
-            let mut out = String::new();
-            for (i, chunk) in bytes.chunks(3).enumerate() {
-                if i > 0 && i * 4 % BASE64_LINE == 0 {
-                    out.push('\n');
-                }
-                let word = chunk.iter().fold(0u32, |w, b| w << 8 | u32::from(*b)) << (8 * (3 - chunk.len()));
-                for k in 0..4 {
-                    let sextet = (word >> (18 - 6 * k)) & 63;
-                    out.push(if k <= chunk.len() { char::from(BASE64[sextet as usize]) } else { '=' });
-                }
-            }
-            Ok(out)
-        }
-        _ => Err(bad_format(format)),
-    }
-}
-
-fn decode(text: &str, format: &str) -> Result<Vec<u8>> {
-    let invalid = |message: String| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message);
-    match format.to_ascii_lowercase().as_str() {
-        "hex" => {
-            let digits: Vec<char> = text.chars().filter(|c| !c.is_ascii_whitespace()).collect();
-            if digits.len() % 2 == 1 {
-                return Err(invalid("invalid hexadecimal data: odd number of digits".into()));
-            }
-            let value = |c: char| {
-                c.to_digit(16).ok_or_else(|| invalid(format!("invalid hexadecimal digit: \"{c}\"")))
-            };
-            digits.chunks(2).map(|pair| Ok((value(pair[0])? * 16 + value(pair[1])?) as u8)).collect()
-        }
-        "escape" => {
-            let mut out = Vec::new();
-            crate::text::parse_bytea(text.as_bytes(), &mut out)?;
-            Ok(out)
-        }
-        "base64" => {
-            let mut bits = 0u32;
-            let mut count = 0;
-            let mut out = vec![];
-            for c in text.bytes().filter(|b| !b.is_ascii_whitespace() && *b != b'=') {
-                let sextet = BASE64.iter().position(|b| *b == c).ok_or_else(|| {
-                    invalid(format!(
-                        "invalid symbol \"{}\" found while decoding base64 sequence",
-                        char::from(c)
-                    ))
-                })?;
-                bits = bits << 6 | sextet as u32;
-                count += 6;
-                if count >= 8 {
-                    count -= 8;
-                    out.push((bits >> count) as u8);
-                }
-            }
-            Ok(out)
-        }
-        _ => Err(bad_format(format)),
-    }
-}
-
-fn joining(r: &mut Registry) {
-    r.strict2::<Text, Text, Text>("||", |_, a, b| Ok(format!("{a}{b}")));
-    r.kernel("||", &[Param::Is(TEXT), Param::Any], Returns::Is(TEXT), concat_operator);
-    r.kernel("||", &[Param::Any, Param::Is(TEXT)], Returns::Is(TEXT), concat_operator);
-    r.strict2::<Bytea, Bytea, Bytea>("||", |_, a, b| Ok([a, b].concat()));
-    r.variadic("concat", &[Param::Any], Returns::Is(TEXT), |call| join(call, 0, |_| Ok(Some(String::new()))));
-    r.variadic("concat_ws", &[Param::Is(TEXT), Param::Any], Returns::Is(TEXT), |call| {
-        let separator = call.column::<Text>(0)?;
-        join(call, 1, |row| Ok(separator.get(row)?.map(str::to_string)))
-    });
-    r.variadic("format", &[Param::Is(TEXT), Param::Any], Returns::Is(TEXT), format_call);
-}
-
-fn concat_operator(call: &Call) -> Result<ArrayRef> {
-    call.rows::<Text>(|row| {
-        let shown = |i: usize| {
-            let input = &call.inputs[i];
-            operand(&input.array, call.types[i], input.index(row), call)
-        };
-        Ok(shown(0)?.zip(shown(1)?).map(|(a, b)| a + &b))
-    })
-}
-
-/// A value beside `||` is cast to text, so a boolean is a word.
-fn operand(array: &ArrayRef, ty: Type, i: usize, call: &Call) -> Result<Option<String>> {
-    let shown = textual::shown(array, ty, i, call.vars)?;
-    Ok(match (ty.scalar, ty.array, shown.as_deref()) {
-        (Scalar::Bool, false, Some("t")) => Some("true".into()),
-        (Scalar::Bool, false, Some("f")) => Some("false".into()),
-        _ => shown,
-    })
-}
-
-/// The arguments from `first` on that are not null, with a separator between them.
-fn join(call: &Call, first: usize, separator: impl Fn(usize) -> Result<Option<String>>) -> Result<ArrayRef> {
-    call.rows::<Text>(|row| {
-        let Some(separator) = separator(row)? else { return Ok(None) };
-        let mut values = vec![];
-        for (input, ty) in call.inputs.iter().zip(call.types).skip(first) {
-            values.extend(textual::shown(&input.array, *ty, input.index(row), call.vars)?);
-        }
-        Ok(Some(values.join(&separator)))
-    })
-}
-
-fn format_call(call: &Call) -> Result<ArrayRef> {
-    let template = call.column::<Text>(0)?;
-    call.rows::<Text>(|row| {
-        let template = row!(template, row);
-        let mut values = vec![];
-        for (input, ty) in call.inputs.iter().zip(call.types).skip(1) {
-            values.push(textual::shown(&input.array, *ty, input.index(row), call.vars)?);
-        }
-        format(template, &values).map(Some)
-    })
-}
-
-/// `%s %I %L %%`, with positions (`%2$s`), widths and `-`.
-fn format(template: &str, values: &[Option<String>]) -> Result<String> {
-    let invalid = |message: &str| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message);
-    let mut out = String::new();
-    let mut chars = template.chars().peekable();
-    let mut next = 0;
-    while let Some(c) = chars.next() {
-        if c != '%' {
-            out.push(c);
-            continue;
-        }
-        if chars.next_if_eq(&'%').is_some() {
-            out.push('%');
-            continue;
-        }
-        let mut number = String::new();
-        while let Some(digit) = chars.next_if(char::is_ascii_digit) {
-            number.push(digit);
-        }
-        let mut position = None;
-        if !number.is_empty() && chars.next_if_eq(&'$').is_some() {
-            let n: usize = number.parse().map_err(|_| invalid("number is out of range"))?;
-            position =
-                Some(n.checked_sub(1).ok_or_else(|| {
-                    invalid("format specifies argument 0, but arguments are numbered from 1")
-                })?);
-            number.clear();
-        }
-        let left = chars.next_if_eq(&'-').is_some();
-        while let Some(digit) = chars.next_if(char::is_ascii_digit) {
-            number.push(digit);
-        }
-        let width: usize = if number.is_empty() {
-            0
-        } else {
-            number.parse().map_err(|_| invalid("number is out of range"))?
-        };
-        let kind = chars.next().ok_or_else(|| {
-            invalid("unterminated format() type specifier").with_hint("For a single \"%\" use \"%%\".")
-        })?;
-        let index = position.unwrap_or(next);
-        next = index + 1;
-        let value = values.get(index).ok_or_else(|| invalid("too few arguments for format()"))?;
-        let text = match (kind, value) {
-            ('s', value) => value.clone().unwrap_or_default(),
-            ('I', Some(value)) => quote_ident(value),
-            ('I', None) => {
-                let state = SqlState("22004");
-                return Err(SqlError::new(state, "null values cannot be formatted as an SQL identifier"));
-            }
-            ('L', value) => value.as_deref().map_or("NULL".into(), quote_literal),
-            (other, _) => {
-                return Err(invalid(&format!("unrecognized format() type specifier \"{other}\""))
-                    .with_hint("For a single \"%\" use \"%%\"."));
-            }
-        };
-        let missing = width.saturating_sub(text.chars().count());
-        if width > RESULT_BYTES_MAX {
-            return Err(too_large());
-        }
-        let blanks = " ".repeat(missing);
-        out += &if left { text + &blanks } else { blanks + &text };
-    }
-    Ok(out)
 }
 
 /// A text column of one array of texts a row.

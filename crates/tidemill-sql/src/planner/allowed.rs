@@ -5,12 +5,13 @@ use std::ops::ControlFlow;
 
 use sqlparser::ast::{
     self, Expr, Function, JoinConstraint, JoinOperator, LimitClause, OrderByExpr, Query, Select, SelectItem,
-    SetExpr, Spanned, Value, Visit, Visitor,
+    SetExpr, Spanned, Value, Visitor,
 };
 
 use super::{name, place, within_group};
 use crate::aggregate;
 use crate::error::{Result, SqlError, SqlState};
+use crate::walk::{walk, walk_expressions_mut};
 
 /// Whether a function of this name is an aggregate.
 pub type IsAggregate<'a> = &'a dyn Fn(&str) -> bool;
@@ -118,7 +119,7 @@ type Met<'a> = &'a mut dyn FnMut(&Function, Found) -> Result<()>;
 
 fn find(expr: &Expr, is_aggregate: IsAggregate<'_>, met: Met<'_>) -> Result<()> {
     let mut calls = Calls { is_aggregate, subqueries: 0, met };
-    match expr.visit(&mut calls) {
+    match walk(expr, &mut calls) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
     }
@@ -170,7 +171,7 @@ fn kind<'e>(expr: &'e Expr, is_aggregate: IsAggregate<'_>) -> Option<(&'e Functi
 /// Calls inside of aggregates and of window functions.
 fn nesting(expr: &Expr, is_aggregate: IsAggregate<'_>) -> Result<()> {
     let mut nesting = Nesting { is_aggregate, subqueries: 0, around: vec![] };
-    match expr.visit(&mut nesting) {
+    match walk(expr, &mut nesting) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
     }
@@ -311,7 +312,7 @@ fn distinct_order(item: &mut OrderByExpr, items: &[SelectItem]) -> Result<()> {
 /// The expression with columns by their names alone, folded.
 pub(super) fn plain(expr: &Expr) -> Expr {
     let mut expr = expr.clone();
-    let _ = ast::visit_expressions_mut(&mut expr, |expr: &mut Expr| {
+    let _ = walk_expressions_mut(&mut expr, |expr: &mut Expr| {
         let last = match expr {
             Expr::CompoundIdentifier(parts) => parts.last().cloned(),
             Expr::Identifier(name) => Some(name.clone()),

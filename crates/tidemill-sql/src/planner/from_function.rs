@@ -11,6 +11,7 @@ use super::{marker, name, whole_row};
 use crate::error::Result;
 use crate::function::registry;
 use crate::types::{Scalar, Type};
+use crate::walk::walk_expressions;
 
 impl Rewriter<'_> {
     /// `FROM f(x) AS t(c)` is `FROM (SELECT f(x) AS f) AS t(c)`.
@@ -136,7 +137,7 @@ fn series_value(args: &[FunctionArg]) -> Expr {
 
 fn mentions_column(arg: &FunctionArg) -> bool {
     let mut found = false;
-    let _ = ast::visit_expressions(arg, |expr: &Expr| {
+    let _ = walk_expressions(arg, |expr: &Expr| {
         found |= matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
         ControlFlow::<()>::Continue(())
     });

@@ -17,6 +17,7 @@ use sqlparser::ast::{
 
 use super::marker;
 use super::name::fold;
+use crate::walk::walk_mut;
 
 /// Rewrites a select whose one join merges columns of its right side.
 pub fn rewrite(select: &mut Select) {
@@ -145,7 +146,7 @@ impl Merged {
     }
 
     fn replace(&self, node: &mut impl VisitMut) {
-        let _ = node.visit(&mut Names { merged: self, subqueries: 0 });
+        let _ = walk_mut(node, &mut Names { merged: self, subqueries: 0 });
     }
 }
 

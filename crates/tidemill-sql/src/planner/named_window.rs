@@ -3,12 +3,13 @@
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    self, Expr, Ident, NamedWindowDefinition, NamedWindowExpr, Query, Select, SetExpr, VisitMut, VisitorMut,
+    self, Expr, Ident, NamedWindowDefinition, NamedWindowExpr, Query, Select, SetExpr, VisitorMut,
     WindowSpec, WindowType,
 };
 
 use super::{name, place};
 use crate::error::{Result, SqlError, SqlState};
+use crate::walk::walk_mut;
 
 /// Writes out what named windows stand for, in a query's select list and in its ORDER BY.
 pub fn resolve(query: &mut Query) -> Result<()> {
@@ -30,8 +31,10 @@ pub fn resolve(query: &mut Query) -> Result<()> {
         _ => &mut [],
     };
     let Select { projection, .. } = &mut **select;
-    let flow = match projection.visit(&mut windows) {
-        ControlFlow::Continue(()) => orders.iter_mut().try_for_each(|item| item.expr.visit(&mut windows)),
+    let flow = match walk_mut(projection, &mut windows) {
+        ControlFlow::Continue(()) => {
+            orders.iter_mut().try_for_each(|item| walk_mut(&mut item.expr, &mut windows))
+        }
         stopped => stopped,
     };
     match flow {

@@ -10,13 +10,14 @@ use std::ops::ControlFlow;
 use datafusion::execution::SessionState;
 use sqlparser::ast::{
     self, Expr, LimitClause, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, Spanned,
-    TableFactor, Visit, Visitor,
+    TableFactor, Visitor,
 };
 
 use super::name;
 use super::place::{self, Text};
 use crate::error::{Result, SqlError, SqlState};
 use crate::function::registry;
+use crate::walk::{walk, walk_expressions};
 
 /// The first thing in a query that a continuous view cannot have; positions are those of the query's text.
 pub fn view_obstacle(query: &Query, text: &str, state: &SessionState) -> Option<SqlError> {
@@ -207,7 +208,7 @@ impl Search<'_> {
 
     /// The first call of a kind in an expression.
     fn call(&self, expr: &Expr, kind: Call) -> Option<Layer> {
-        let found = ast::visit_expressions(expr, |expr: &Expr| {
+        let found = walk_expressions(expr, |expr: &Expr| {
             let Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
             let name = function.name.0.last().and_then(|part| part.as_ident()).map(name::fold);
             let name = name.unwrap_or_default();
@@ -276,7 +277,7 @@ fn no_subquery(expr: &Expr, clause: &str) -> Result<()> {
             ControlFlow::Break(place::of_span(query.span()).0)
         }
     }
-    let ControlFlow::Break(at) = expr.visit(&mut First) else { return Ok(()) };
+    let ControlFlow::Break(at) = walk(expr, &mut First) else { return Ok(()) };
     let message = format!("subqueries in {clause} of a continuous view are not supported yet");
     Err(located(message, "Have the subquery in the query that reads the view.", at))
 }

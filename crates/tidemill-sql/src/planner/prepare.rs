@@ -20,6 +20,7 @@ use super::{
 use crate::data_type::type_of;
 use crate::error::{Result, SqlError};
 use crate::types::Type;
+use crate::walk::{walk_expressions_mut, walk_mut};
 
 /// Prepares a statement for planning in a session whose state is given: its functions are those that may be called.
 pub fn prepare(statement: &mut Statement, state: &SessionState) -> Result<()> {
@@ -53,7 +54,7 @@ fn run<T: VisitMut>(
     text: &str,
     parameters: &[Option<Type>],
 ) -> Result<()> {
-    match node.visit(&mut Rewriter { state, text: Text::new(text), parameters }) {
+    match walk_mut(node, &mut Rewriter { state, text: Text::new(text), parameters }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
     }
@@ -157,7 +158,7 @@ impl VisitorMut for Rewriter<'_> {
 
 /// EXISTS in a select list is a value; in WHERE, DataFusion makes a join of it.
 fn exists_values(expr: &mut Expr) {
-    let _ = ast::visit_expressions_mut(expr, |expr: &mut Expr| {
+    let _ = walk_expressions_mut(expr, |expr: &mut Expr| {
         clause::exists_value(expr);
         ControlFlow::<()>::Continue(())
     });

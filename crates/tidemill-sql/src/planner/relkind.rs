@@ -10,9 +10,10 @@
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{self, BinaryOperator, Expr, Ident, Select, TableFactor, Value, VisitMut, VisitorMut};
+use sqlparser::ast::{self, BinaryOperator, Expr, Ident, Select, TableFactor, Value, VisitorMut};
 
 use super::name::fold;
+use crate::walk::walk_mut;
 
 /// The option of `pg_class.reloptions` by which a continuous view is known.
 pub const CONTINUOUS_OPTION: &str = "action=materialize";
@@ -29,9 +30,9 @@ pub(super) fn rewrite(select: &mut Select) {
         return;
     }
     let mut comparisons = Comparisons { aliases, depth: 0 };
-    let _ = select.selection.visit(&mut comparisons);
-    let _ = select.projection.visit(&mut comparisons);
-    let _ = select.from.visit(&mut comparisons);
+    let _ = walk_mut(&mut select.selection, &mut comparisons);
+    let _ = walk_mut(&mut select.projection, &mut comparisons);
+    let _ = walk_mut(&mut select.from, &mut comparisons);
 }
 
 /// The name by which the query calls `pg_class`.

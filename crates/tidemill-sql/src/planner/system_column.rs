@@ -7,11 +7,12 @@
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{Expr, Ident, Select, SelectItem, TableFactor, VisitMut, VisitorMut};
+use sqlparser::ast::{Expr, Ident, Select, SelectItem, TableFactor, VisitorMut};
 
 use super::marker;
 use super::name::fold;
 use crate::types::{Scalar, Type};
+use crate::walk::walk_mut;
 
 /// Rewrites a select that is prepared already, its subqueries before it: what is left of a name there is this one's.
 pub(super) fn rewrite(select: &mut Select) {
@@ -32,7 +33,7 @@ pub(super) fn rewrite(select: &mut Select) {
             *item = SelectItem::ExprWithAlias { expr: value, alias: Ident::with_quote('"', name) };
         }
     }
-    let _ = select.visit(&mut Replace(&columns));
+    let _ = walk_mut(select, &mut Replace(&columns));
 }
 
 /// What a catalog is called in the query, and its name.

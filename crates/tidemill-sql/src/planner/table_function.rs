@@ -2,10 +2,11 @@
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{self, Expr, FunctionArg, FunctionArgExpr, TableFactor, Value, VisitMut, VisitorMut};
+use sqlparser::ast::{self, Expr, FunctionArg, FunctionArgExpr, TableFactor, Value, VisitorMut};
 
 use super::name::fold;
 use crate::error::{Result, SqlError};
+use crate::walk::walk_mut;
 
 /// Functions without arguments, and the system relation that has their rows.
 const RELATIONS: [(&str, &str); 20] = [
@@ -85,7 +86,7 @@ pub(super) fn rewrite(factor: &mut TableFactor) -> Result<()> {
         let FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)) = arg else {
             return Err(SqlError::unsupported(format!("function {function} does not take named arguments")));
         };
-        let _ = query.visit(&mut Argument(arg));
+        let _ = walk_mut(query.as_mut(), &mut Argument(arg));
     }
     let lateral = !args.is_empty();
     let alias = alias.clone().unwrap_or_else(|| ast::TableAlias {

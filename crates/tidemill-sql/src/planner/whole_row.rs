@@ -10,11 +10,12 @@ use std::ops::ControlFlow;
 
 use sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Select, SelectItem, SetExpr,
-    TableFactor, Value, VisitMut, VisitorMut,
+    TableFactor, Value, VisitorMut,
 };
 
 use super::marker;
 use super::name::fold;
+use crate::walk::walk_mut;
 
 /// Rewrites the calls in a select list; output columns have their names already.
 pub(super) fn rewrite(select: &mut Select) {
@@ -25,7 +26,7 @@ pub(super) fn rewrite(select: &mut Select) {
         }
     }
     if !rows.is_empty() {
-        let _ = select.projection.visit(&mut Calls { rows });
+        let _ = walk_mut(&mut select.projection, &mut Calls { rows });
     }
 }
 
@@ -40,7 +41,7 @@ pub(super) fn single_values(select: &mut Select) {
     });
     let mut values = Values(factors.filter_map(elements_name).collect());
     if !values.0.is_empty() {
-        let _ = select.visit(&mut values);
+        let _ = walk_mut(select, &mut values);
     }
 }
 

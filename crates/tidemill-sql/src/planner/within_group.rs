@@ -12,8 +12,7 @@ use std::sync::LazyLock;
 
 use datafusion::logical_expr::Volatility;
 use sqlparser::ast::{
-    self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Query, Select, SelectItem, Value, Visit,
-    Visitor,
+    self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Query, Select, SelectItem, Value, Visitor,
 };
 
 use super::allowed::{located, plain, shown};
@@ -22,6 +21,7 @@ use crate::aggregate;
 use crate::error::{Result, SqlError, SqlState};
 use crate::function::{Body, Overload, Param, Returns};
 use crate::types::{Scalar, Type};
+use crate::walk::walk;
 
 /// Of the ordered-set aggregates; a hypothetical-set aggregate takes any columns and as many direct arguments.
 static SIGNATURES: LazyLock<Vec<Overload>> = LazyLock::new(|| {
@@ -189,7 +189,7 @@ fn only(grouped: &[Expr], expr: &Expr) -> Result<()> {
             ControlFlow::Continue(())
         }
     }
-    match expr.visit(&mut Columns { grouped, inside: 0 }) {
+    match walk(expr, &mut Columns { grouped, inside: 0 }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
     }

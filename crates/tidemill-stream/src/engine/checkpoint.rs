@@ -21,6 +21,7 @@ const LOG_BYTES_MAX: u64 = 256 << 20;
 
 impl Committer {
     pub(super) fn checkpoint_if_due(&mut self) {
+        self.looked_at = self.since_checkpoint;
         if self.since_checkpoint < self.shared.options.checkpoint_log_bytes {
             return;
         }
@@ -111,7 +112,7 @@ impl Committer {
             Ok(()) | Err(LogError::DiskFull(_)) => {}
             Err(error) => return Err(error.into()),
         }
-        self.since_checkpoint = 0;
+        (self.since_checkpoint, self.looked_at) = (0, 0);
         self.shared.log_bytes.store(self.log.size_bytes(), Ordering::Relaxed);
         Ok(views.into_iter().flat_map(|(_, _, runs)| runs).collect())
     }

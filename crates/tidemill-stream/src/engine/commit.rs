@@ -5,22 +5,18 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use arrow::array::RecordBatch;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::engine::fold_group::{Group, fold_group};
 use crate::engine::maintain::Maintainer;
+use crate::engine::queue::{Answer, Lead, Next, Queue};
 use crate::engine::thread::{spawn, spawn_background};
 use crate::engine::{Level, Part, Shared, Write, record};
 use crate::error::{Error, Result, disk_full};
 use crate::log::{Log, LogError, Lsn};
 use crate::run::Run;
-use crate::view::ViewId;
+use crate::view::{States, ViewId};
 
-/// Writes in one commit group at most.
-const GROUP_WRITES_MAX: usize = 4096;
-/// A group of at most this many bytes of events and deltas is folded by the committer.
-const INLINE_BYTES_MAX: usize = 64 << 10;
 /// What was acknowledged without a sync is synced this much later at most.
 const LAZY_SYNC: Duration = Duration::from_millis(10);
 /// What the states may take beyond their limit before writers wait, at least.
@@ -59,52 +55,7 @@ impl Fatal {
     }
 }
 
-/// The writes on their way: those that wait, and the group that the folder has ready for the committer.
-///
-/// A small group is folded by the committer itself, because waking another thread costs more than the folding; a large
-/// one by the folder, while the committer syncs the one before it. Groups are taken in order: nobody takes writes while
-/// an earlier group is being folded or waits for the committer.
-#[derive(Default)]
-pub(super) struct Queue {
-    state: Mutex<QueueState>,
-    /// For the folder.
-    large: Condvar,
-    /// For the committer.
-    ready: Condvar,
-}
-
-#[derive(Default)]
-struct QueueState {
-    writes: Vec<Write>,
-    /// Of the events and deltas in `writes`.
-    bytes: usize,
-    folding: bool,
-    folded: Option<Group>,
-    closed: bool,
-}
-
-impl QueueState {
-    fn is_free(&self) -> bool {
-        !self.folding && self.folded.is_none() && !self.writes.is_empty()
-    }
-
-    fn is_for_folder(&self) -> bool {
-        self.is_free() && self.bytes > INLINE_BYTES_MAX
-    }
-
-    fn is_for_committer(&self) -> bool {
-        self.is_free() && self.bytes <= INLINE_BYTES_MAX
-    }
-
-    fn take(&mut self) -> Vec<Write> {
-        let rest = self.writes.split_off(group_end(&self.writes));
-        let writes = std::mem::replace(&mut self.writes, rest);
-        self.bytes = self.writes.iter().map(|w| w.bytes).sum();
-        writes
-    }
-}
-
-/// However the committer ends, with a panic too.
+/// However the committer's thread ends, with a panic too.
 struct Abandon<'a>(&'a Queue);
 
 impl Drop for Abandon<'_> {
@@ -113,133 +64,33 @@ impl Drop for Abandon<'_> {
     }
 }
 
-/// What the committer does next.
-enum Next {
-    Fold(Vec<Write>),
-    Commit(Group),
-    Idle,
-    Closed,
-}
+/// Dropped while a session that leads panics: what it has done of the group nobody knows.
+struct Panic<'a>(&'a Shared);
 
-impl Queue {
-    /// Gives the write back if the queue is closed.
-    pub(super) fn push(&self, write: Write) -> Result<(), Box<Write>> {
-        let mut state = self.state.lock();
-        if state.closed {
-            return Err(Box::new(write));
-        }
-        let was_for_committer = state.is_for_committer();
-        state.bytes += write.bytes;
-        state.writes.push(write);
-        let (for_folder, for_committer) = (state.is_for_folder(), state.is_for_committer());
-        drop(state);
-        if for_folder {
-            self.large.notify_one();
-        } else if for_committer && !was_for_committer {
-            self.ready.notify_one();
-        }
-        Ok(())
-    }
-
-    /// The committer is gone: nobody is to wait for it any more.
-    fn abandon(&self) {
-        let mut state = self.state.lock();
-        let (writes, folded) = (std::mem::take(&mut state.writes), state.folded.take());
-        state.bytes = 0;
-        drop(state);
-        self.close();
-        drop((writes, folded));
-    }
-
-    pub(super) fn close(&self) {
-        self.state.lock().closed = true;
-        self.large.notify_all();
-        self.ready.notify_all();
-    }
-
-    /// The folder waits for a large group; `None` once the queue is closed.
-    fn take_large(&self) -> Option<Vec<Write>> {
-        let mut state = self.state.lock();
-        while !state.is_for_folder() {
-            if state.closed && state.writes.is_empty() {
-                return None;
-            }
-            self.large.wait(&mut state);
-        }
-        state.folding = true;
-        Some(state.take())
-    }
-
-    fn put_folded(&self, group: Group) {
-        let mut state = self.state.lock();
-        state.folding = false;
-        state.folded = Some(group);
-        drop(state);
-        self.ready.notify_one();
-    }
-
-    /// The committer waits for something to do, at most for `patience`.
-    fn next(&self, patience: Duration, delay: Duration) -> Next {
-        let mut state = self.state.lock();
-        let mut gathered = false;
-        loop {
-            if let Some(group) = state.folded.take() {
-                if state.is_for_folder() {
-                    self.large.notify_one();
-                }
-                return Next::Commit(group);
-            }
-            if state.is_for_committer() {
-                if !gathered {
-                    gathered = true;
-                    MutexGuard::unlocked(&mut state, || gather(delay));
-                    continue;
-                }
-                return Next::Fold(state.take());
-            }
-            if state.closed && !state.folding && state.writes.is_empty() {
-                self.large.notify_all();
-                return Next::Closed;
-            }
-            if self.ready.wait_for(&mut state, patience).timed_out() {
-                return Next::Idle;
-            }
-        }
+impl Drop for Panic<'_> {
+    fn drop(&mut self) {
+        self.0.fatal.raise("a commit panicked");
+        self.0.queue.abandon();
     }
 }
 
-/// Lets the group grow. Without a delay sessions that are about to write run first, if there are any, and nobody waits.
-fn gather(delay: Duration) {
-    if delay.is_zero() {
-        std::thread::yield_now();
-    } else {
-        std::thread::sleep(delay);
-    }
-}
-
-/// A truncation is a group of its own: it comes after what was written before it and before what comes after.
-fn group_end(writes: &[Write]) -> usize {
-    let truncates = |w: &Write| w.parts.iter().any(|p| matches!(p, Part::Truncate { .. }));
-    if writes.first().is_some_and(truncates) {
-        return 1;
-    }
-    writes.iter().position(truncates).unwrap_or(writes.len()).min(GROUP_WRITES_MAX)
-}
-
-pub(super) fn start(shared: &Arc<Shared>, log: Log) -> std::io::Result<Vec<JoinHandle<()>>> {
+pub(super) fn start(
+    shared: &Arc<Shared>,
+    committer: &Arc<Mutex<Committer>>,
+) -> std::io::Result<Vec<JoinHandle<()>>> {
     let folder = {
         let shared = Arc::clone(shared);
         spawn("folder", move || fold_forever(&shared))?
     };
-    let committer = {
-        let mut committer = Committer::new(Arc::clone(shared), log);
-        spawn("committer", move || committer.run())?
+    let committing = {
+        let (shared, committer) = (Arc::clone(shared), Arc::clone(committer));
+        spawn("committer", move || commit_forever(&shared, &committer))?
     };
     let maintainer = {
         let maintainer = Maintainer::new(Arc::clone(shared));
         spawn_background("maintainer", move || maintainer.run())?
     };
-    Ok(vec![folder, committer, maintainer])
+    Ok(vec![folder, committing, maintainer])
 }
 
 fn fold_forever(shared: &Shared) {
@@ -248,49 +99,92 @@ fn fold_forever(shared: &Shared) {
     }
 }
 
+fn commit_forever(shared: &Shared, committer: &Mutex<Committer>) {
+    let _abandon = Abandon(&shared.queue);
+    loop {
+        let patience = committer.lock().patience();
+        let next = shared.queue.next(patience, shared.options.commit_delay);
+        let mut committer = committer.lock();
+        match next {
+            Next::Fold(writes) => committer.commit(fold_group(shared, writes)),
+            Next::Commit(group) => committer.commit(group),
+            Next::Idle if committer.lacks_commits() => committer.try_checkpoint(),
+            Next::Idle => {}
+            Next::Closed => break,
+        }
+        committer.sync_if_late();
+        committer.checkpoint_if_due();
+        committer.wait_for_memory();
+    }
+    committer.lock().checkpoint_at_end();
+}
+
+/// Writes the log. Whoever has it, the thread or a session that leads, does nothing that another would have to wait for
+/// without it.
 pub(super) struct Committer {
     pub(super) shared: Arc<Shared>,
     pub(super) log: Log,
     /// Bytes of log since the last checkpoint.
     pub(super) since_checkpoint: u64,
+    /// … when it was last looked whether one is due.
+    pub(super) looked_at: u64,
     /// The last record that the views hold.
     pub(super) applied: Lsn,
     /// When the first record was written that is not synced yet.
     unsynced_since: Option<Instant>,
+    /// The thread is one of the runtime's.
+    in_session: bool,
     payload: Vec<u8>,
 }
 
 impl Committer {
-    fn new(shared: Arc<Shared>, log: Log) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, log: Log) -> Self {
         let since_checkpoint = log.size_bytes();
         let applied = log.last_lsn();
-        Self { shared, log, since_checkpoint, applied, unsynced_since: None, payload: Vec::new() }
+        Self {
+            shared,
+            log,
+            since_checkpoint,
+            looked_at: 0,
+            applied,
+            unsynced_since: None,
+            in_session: false,
+            payload: Vec::new(),
+        }
     }
 
-    fn run(&mut self) {
-        let shared = Arc::clone(&self.shared);
-        let _abandon = Abandon(&shared.queue);
-        loop {
-            self.wait_for_memory();
-            let patience = if self.unsynced_since.is_some() { LAZY_SYNC } else { IDLE };
-            match shared.queue.next(patience, shared.options.commit_delay) {
-                Next::Fold(writes) => self.commit(fold_group(&shared, writes)),
-                Next::Commit(group) => self.commit(group),
-                Next::Idle if self.lacks_commits() => self.try_checkpoint(),
-                Next::Idle => {}
-                Next::Closed => break,
-            }
-            self.sync_if_late();
-            self.checkpoint_if_due();
+    fn patience(&self) -> Duration {
+        if self.unsynced_since.is_some() { LAZY_SYNC } else { IDLE }
+    }
+
+    /// Commits the group that the lead is for, and passes the lead on.
+    pub(super) fn lead(&mut self, lead: Lead) {
+        if self.lacks_memory() {
+            return;
         }
-        self.checkpoint_at_end();
+        let shared = Arc::clone(&self.shared);
+        let Some(writes) = shared.queue.take_led(&lead) else { return };
+        let in_panic = Panic(&shared);
+        let was_synced = self.unsynced_since.is_none();
+        self.in_session = true;
+        self.commit(fold_group(&shared, writes));
+        self.in_session = false;
+        std::mem::forget(in_panic);
+        let is_late = self.since_checkpoint >= self.looked_at + shared.options.checkpoint_log_bytes;
+        if (was_synced && self.unsynced_since.is_some()) || is_late || self.lacks_commits() {
+            shared.queue.call_committer();
+        }
+        shared.queue.pass_on(lead);
+    }
+
+    fn lacks_memory(&self) -> bool {
+        let limit = self.shared.options.memory_bytes;
+        self.shared.memory.load(Ordering::Relaxed) > limit + (limit / 4).max(MEMORY_SLACK_MIN)
     }
 
     /// Writers that outrun the maintenance thread wait until it has written states to disk.
     fn wait_for_memory(&self) {
-        let limit = self.shared.options.memory_bytes;
-        let over = || self.shared.memory.load(Ordering::Relaxed) > limit + (limit / 4).max(MEMORY_SLACK_MIN);
-        if over() {
+        if self.lacks_memory() {
             self.shared.maintenance.flush_and_wait(&[], MEMORY_PATIENCE);
         }
     }
@@ -336,7 +230,7 @@ impl Committer {
 
     fn log_commit(
         &mut self,
-        deltas: &[(ViewId, RecordBatch)],
+        deltas: &[(ViewId, States)],
         runs: &[(ViewId, Vec<Arc<Run>>)],
         emptied: &[ViewId],
         level: Level,
@@ -387,7 +281,7 @@ impl Committer {
 
     fn apply(
         &mut self,
-        deltas: &[(ViewId, RecordBatch)],
+        deltas: &[(ViewId, States)],
         runs: Vec<(ViewId, Vec<Arc<Run>>)>,
         emptied: &[ViewId],
         writes: Vec<Write>,
@@ -413,7 +307,7 @@ impl Committer {
                 // A view that was dropped meanwhile wants nothing.
                 if let Some(view) = self.shared.view(*id) {
                     view.apply(delta);
-                    self.shared.memory.fetch_add(delta.get_array_memory_size(), Ordering::Relaxed);
+                    self.shared.memory.fetch_add(delta.memory_bytes(), Ordering::Relaxed);
                 }
             }
             for running in writes.iter().filter_map(|w| w.running.as_ref()) {
@@ -437,16 +331,16 @@ impl Committer {
                 running.withdraw();
             }
             match (write.answer, result) {
-                (Some(answer), result) => answers.push((answer, result)),
+                (Some(answer), result) => answers.push((answer, Answer::Written(result))),
                 (None, Ok(())) => {}
                 (None, Err(error)) => tracing::warn!(%error, "a write that was acknowledged early failed"),
             }
         }
         let several = answers.len() > 1;
         // A session may have gone away: its answer goes with it.
-        let deliver = move || answers.into_iter().for_each(|(answer, result)| drop(answer.send(result)));
+        let deliver = move || answers.into_iter().for_each(|(answer, told)| drop(answer.send(told)));
         match &self.shared.options.runtime {
-            Some(runtime) if several => drop(runtime.spawn(async move { deliver() })),
+            Some(runtime) if several && !self.in_session => drop(runtime.spawn(async move { deliver() })),
             _ => deliver(),
         }
     }

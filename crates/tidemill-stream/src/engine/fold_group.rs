@@ -12,7 +12,7 @@ use crate::engine::{Part, Shared, Write};
 use crate::error::{Error, Result};
 use crate::fold::{Aggregation, Fold};
 use crate::stream::StreamId;
-use crate::view::{View, ViewId};
+use crate::view::{States, View, ViewId};
 
 /// Batches of fewer rows are joined before they are folded: the cost of evaluating an expression over one row is that
 /// of evaluating it over dozens.
@@ -20,7 +20,7 @@ const JOIN_ROWS_BELOW: usize = 256;
 
 /// A commit group, folded.
 pub(super) struct Group {
-    pub deltas: Vec<(ViewId, RecordBatch)>,
+    pub deltas: Vec<(ViewId, States)>,
     /// Views that are emptied before the deltas are applied.
     pub emptied: Vec<ViewId>,
     pub writes: Vec<Write>,
@@ -85,7 +85,7 @@ struct Folding<'a> {
 #[derive(Default)]
 struct Folded {
     /// The states of one write, whose keys are unique: as long as nothing else comes they stay as they are.
-    whole: Option<RecordBatch>,
+    whole: Option<States>,
     fold: Option<Fold>,
 }
 
@@ -101,10 +101,12 @@ impl Folded {
         Ok(self.fold.insert(fold))
     }
 
-    fn into_states(self, aggregation: &Arc<Aggregation>) -> Result<Option<RecordBatch>> {
+    fn into_states(self, view: &View) -> Result<Option<States>> {
         match (self.whole, self.fold) {
             (Some(states), _) => Ok(Some(states).filter(|states| states.num_rows() > 0)),
-            (None, Some(mut fold)) if !fold.is_empty() => Ok(Some(fold.freeze(aggregation)?)),
+            (None, Some(mut fold)) if !fold.is_empty() => {
+                Ok(Some(view.states(fold.freeze(&view.plan.aggregation)?)?))
+            }
             (None, _) => Ok(None),
         }
     }
@@ -115,7 +117,7 @@ impl<'a> Folding<'a> {
         Self { shared, views: BTreeMap::new() }
     }
 
-    fn fold(mut self, parts: &[&Part]) -> Result<Vec<(ViewId, RecordBatch)>> {
+    fn fold(mut self, parts: &[&Part]) -> Result<Vec<(ViewId, States)>> {
         let mut pending: Vec<Pending> = Vec::new();
         for part in parts {
             match part {
@@ -135,7 +137,7 @@ impl<'a> Folding<'a> {
         self.fold_pending(&mut pending)?;
         let mut deltas = Vec::with_capacity(self.views.len());
         for (id, (view, folded)) in self.views {
-            deltas.extend(folded.into_states(&view.plan.aggregation)?.map(|states| (id, states)));
+            deltas.extend(folded.into_states(&view)?.map(|states| (id, states)));
         }
         Ok(deltas)
     }
@@ -169,7 +171,7 @@ impl<'a> Folding<'a> {
         Ok(())
     }
 
-    fn merge(&mut self, id: ViewId, states: &RecordBatch) -> Result<()> {
+    fn merge(&mut self, id: ViewId, states: &States) -> Result<()> {
         let Some(view) = self.shared.view(id) else { return Ok(()) };
         if let Entry::Vacant(entry) = self.views.entry(id) {
             entry.insert((view, Folded { whole: Some(states.clone()), fold: None }));

@@ -162,10 +162,9 @@ impl Maintainer {
                     let buried = self.bury(view, alive).map(drop);
                     self.log_failure(view, buried);
                 }
-                // Look-ups scan what has no index, and a merge takes a while.
+                // What was there before the first look-up has no index, and a merge takes a while.
                 self.log_failure(view, self.index(view));
                 self.log_failure(view, self.merge_frozen(view));
-                self.log_failure(view, self.index(view));
             }
             if flush || self.measure(&views) > self.shared.options.memory_bytes {
                 for view in &views {
@@ -252,11 +251,13 @@ impl Maintainer {
         else {
             return Ok(());
         };
-        match view.plan.aggregation.combine(&task.batches) {
-            Ok(merged) => view.state.lock().finish_merge(&task, merged.into()),
+        let merged = view.merge(&task.batches);
+        let mut state = view.state.lock();
+        match merged {
+            Ok(merged) => state.finish_merge(&task, merged),
             Err(error) => {
-                view.state.lock().end_task(&task);
-                return Err(error.into());
+                state.end_task(&task);
+                return Err(error);
             }
         }
         Ok(())

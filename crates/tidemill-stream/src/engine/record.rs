@@ -11,6 +11,7 @@
 //! Little endian. A few rows of state are written in arrow's row format (13 to 73 bytes a row), more of them as an Arrow
 //! IPC stream, whose schema alone is several hundred bytes.
 
+use std::borrow::Borrow;
 use std::io::Cursor;
 use std::sync::Arc;
 
@@ -42,11 +43,11 @@ pub struct Persisted {
     pub batches: Vec<RecordBatch>,
 }
 
-pub fn encode_commit(deltas: &[(ViewId, RecordBatch)], out: &mut Vec<u8>) -> Result<()> {
+pub fn encode_commit<B: Borrow<RecordBatch>>(deltas: &[(ViewId, B)], out: &mut Vec<u8>) -> Result<()> {
     put_u32(out, deltas.len());
     for (view, states) in deltas {
         put_u32(out, view.0 as usize);
-        encode_states(states, out)?;
+        encode_states(states.borrow(), out)?;
     }
     Ok(())
 }

@@ -122,8 +122,8 @@ impl Recovery<'_> {
             let states = reader.states()?;
             if let Some(view) = self.views.by_id.get(&id) {
                 let states = states.decode(view.plan.aggregation.state_schema())?;
-                view.apply(&states);
                 self.replayed += states.get_array_memory_size();
+                view.apply(&states.into());
             }
         }
         if self.replayed > self.memory_bytes / 4 + REPLAYED_MIN {

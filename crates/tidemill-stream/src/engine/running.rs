@@ -127,8 +127,7 @@ impl Running {
     fn publish(&self, folds: &mut HashMap<ViewId, (Arc<View>, Fold)>) -> Result<()> {
         let mut new = Vec::with_capacity(folds.len());
         for (view, fold) in folds.values_mut().filter(|(_, fold)| !fold.is_empty()) {
-            let states = States::from(fold.freeze(&view.plan.aggregation)?);
-            index_if_looked_up(view, &states)?;
+            let states = view.states(fold.freeze(&view.plan.aggregation)?)?;
             new.push((Arc::clone(view), states));
         }
         let mut published = self.published.lock();
@@ -265,13 +264,6 @@ pub(super) fn append_running(
     Ok(())
 }
 
-fn index_if_looked_up(view: &View, states: &States) -> Result<()> {
-    if view.is_looked_up() && states.wants_index() {
-        states.make_index(view.plan.aggregation.key_count())?;
-    }
-    Ok(())
-}
-
 /// Pieces that are to become one.
 struct Merge {
     view: Arc<View>,
@@ -301,16 +293,9 @@ impl Merge {
         self.pieces.iter().map(|states| states.num_rows()).sum()
     }
 
-    fn merged(&self) -> Result<States> {
-        let aggregation = &self.view.plan.aggregation;
-        let merged = States::from(aggregation.combine(&self.pieces)?);
-        index_if_looked_up(&self.view, &merged)?;
-        Ok(merged)
-    }
-
     /// Puts the merge of the pieces in their place. Nobody else takes pieces away.
     fn carry_out(&self, running: &Running) -> Result<()> {
-        let merged = self.merged();
+        let merged = self.view.merge(&self.pieces);
         let mut published = running.published.lock();
         if let Some(pieces) = published.by_view.get_mut(&self.view.id) {
             pieces.merging = false;

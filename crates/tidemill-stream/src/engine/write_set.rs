@@ -138,7 +138,7 @@ impl WriteSet {
         }
         for Folded { view, runs, states } in self.running.folded()? {
             // Readers see the pieces until the commit is applied.
-            let states = view.plan.aggregation.combine(&states)?;
+            let states = view.merge(&states)?;
             if states.num_rows() > 0 {
                 parts.push(Part::Delta { view: view.id, states });
             }

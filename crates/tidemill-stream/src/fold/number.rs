@@ -183,10 +183,14 @@ impl<T: ArrowPrimitiveType<Native: Hash + Eq>> GroupValues for Numbers<T> {
     }
 
     fn clear_shrink(&mut self, rows: usize) {
+        let slots = self.slots.len().min(Self::slots_for(rows));
+        let is_clear = self.keys.is_empty() && slots == self.slots.len();
         self.keys.clear();
         self.keys.shrink_to(rows);
         self.null_group = None;
-        self.rebuild(self.slots.len().min(Self::slots_for(rows)));
+        if !is_clear {
+            self.rebuild(slots);
+        }
     }
 }
 

@@ -90,7 +90,7 @@ impl ViewState {
     }
 
     /// Merges the delta of a commit. Keys within `delta` are unique.
-    pub fn apply(&mut self, delta: &RecordBatch) -> Result<()> {
+    pub fn apply(&mut self, delta: &States) -> Result<()> {
         // A large delta becomes a part of its own: the lock stays short.
         if delta.num_rows() > INLINE_MERGE_ROWS_MAX {
             self.freeze_active()?;
@@ -103,14 +103,14 @@ impl ViewState {
     fn freeze_active(&mut self) -> Result<()> {
         if !self.active.is_empty() {
             let batch = self.active.freeze(&self.aggregation)?;
-            self.push(batch)?;
+            self.push(batch.into())?;
         }
         Ok(())
     }
 
     /// Appends a frozen batch and merges small neighbours, so that their number stays logarithmic.
-    fn push(&mut self, batch: RecordBatch) -> Result<()> {
-        self.frozen.push(batch.into());
+    fn push(&mut self, states: States) -> Result<()> {
+        self.frozen.push(states);
         while let [.., a, b] = &self.frozen[self.pinned.min(self.frozen.len())..] {
             let rows = a.num_rows() + b.num_rows();
             if rows > INLINE_MERGE_ROWS_MAX || a.num_rows() > 2 * b.num_rows() {

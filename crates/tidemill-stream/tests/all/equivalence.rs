@@ -10,6 +10,7 @@ use tidemill_stream::disk::Disk;
 use tidemill_stream::disk::sim::SimDisk;
 use tidemill_stream::engine::{Level, Options};
 use tidemill_stream::stream::StreamDefinition;
+use tokio::runtime::Handle;
 
 use crate::support::{Harness, stream};
 
@@ -178,7 +179,11 @@ fn key_filter() -> impl Strategy<Value = KeyFilter> {
 
 /// Every step is checked against the batch query over what was acknowledged so far.
 async fn run(queries: Vec<String>, steps: Vec<(Step, KeyFilter)>, small: bool) {
-    let options = if small { on_disk() } else { in_memory() };
+    let options = match small {
+        true => on_disk(),
+        // Sessions lead the commits.
+        false => Options { runtime: Some(Handle::current()), ..in_memory() },
+    };
     let mut disk = Arc::new(SimDisk::new());
     let mut harness = Harness::open(disk.clone() as Arc<dyn Disk>, options.clone(), &queries).await;
     let mut events: Vec<RecordBatch> = vec![batch(&[])];

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, AsArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray};
@@ -14,6 +15,7 @@ use tidemill_stream::disk::sim::SimDisk;
 use tidemill_stream::engine::{Level, Options, Part};
 use tidemill_stream::log::LogError;
 use tidemill_stream::stream::StreamDefinition;
+use tokio::runtime::Handle;
 
 use crate::support::{Harness, Plans, printed, stream};
 
@@ -115,6 +117,7 @@ pub struct Play {
     plans: Plans,
     /// The batch query of a view over the steps in the mask, printed.
     expected: HashMap<(usize, u64), Vec<String>>,
+    starts: AtomicUsize,
 }
 
 impl Play {
@@ -122,11 +125,14 @@ impl Play {
         let plans = Plans::compile(&QUERIES.map(String::from)).await;
         let steps = scenario();
         assert!(steps.len() <= 64);
-        Play { steps, plans, expected: HashMap::new() }
+        Play { steps, plans, expected: HashMap::new(), starts: AtomicUsize::new(0) }
     }
 
+    /// In every other engine sessions lead the commits, in the rest only the committer's thread does.
     pub fn start(&self, disk: &SimDisk) -> tidemill_stream::Result<Harness> {
-        Harness::start(Arc::new(disk.clone()), options(), &self.plans)
+        let leads = self.starts.fetch_add(1, Ordering::Relaxed).is_multiple_of(2);
+        let runtime = if leads { Handle::try_current().ok() } else { None };
+        Harness::start(Arc::new(disk.clone()), Options { runtime, ..options() }, &self.plans)
     }
 
     /// Performs the steps until the engine stops.

@@ -15,6 +15,7 @@ mod node;
 mod postgres;
 mod proxy;
 mod psql;
+mod pushdown;
 mod seed;
 mod server;
 mod session;

@@ -2,6 +2,7 @@
 //! read of the other, whatever is left to the other side.
 
 mod file;
+mod influx;
 mod mixed;
 mod mysql;
 mod query;
@@ -14,7 +15,7 @@ use crate::server::{Server, failure, rows};
 use query::Queries;
 
 /// Random queries of one test.
-const QUERIES: usize = 400;
+const QUERIES: usize = 150;
 
 /// A server of ours.
 struct Ours {
@@ -44,7 +45,9 @@ impl Ours {
         let lines = rows(&self.client, &format!("EXPLAIN {query}")).await.concat();
         let found = lines.iter().filter_map(|line| {
             let line = line.trim();
-            line.strip_prefix("Remote SQL: ").or_else(|| line.strip_prefix("Foreign File: "))
+            ["Remote SQL: ", "Remote InfluxQL: ", "Foreign File: "]
+                .iter()
+                .find_map(|label| line.strip_prefix(label))
         });
         found.collect::<Vec<_>>().join("; ")
     }
@@ -54,7 +57,7 @@ impl Ours {
         assert!(code == state && told.contains(message), "{sql}: {code} {told}");
     }
 
-    /// Random queries over a foreign table answer as they do over `local`.
+    /// Random queries over a foreign table answer as they do over `ours`.
     async fn compare(&self, foreign: &str, seed: u64) {
         let seed = std::env::var("TIDEMILL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(seed);
         println!("seed {seed}");
@@ -62,7 +65,7 @@ impl Ours {
         let mut answered = 0;
         for _ in 0..QUERIES {
             let query = queries.next();
-            let here = self.answer(&query.replace("TABLE", "local")).await;
+            let here = self.answer(&query.replace("TABLE", "ours")).await;
             let there = self.answer(&query.replace("TABLE", foreign)).await;
             let asked = self.asked(&query.replace("TABLE", foreign)).await;
             assert_eq!(there, here, "seed {seed}: {query}\nasked: {asked}");

@@ -20,12 +20,12 @@ async fn start() -> (Ours, Vec<Row>) {
     let ours = Ours::start().await;
     let rows = rows(ROWS, 5);
     ours.run(&format!(
-        "CREATE TABLE local ({COLUMNS});
+        "CREATE TABLE ours ({COLUMNS});
          CREATE SERVER files FOREIGN DATA WRAPPER file_fdw;
          CREATE SERVER parquet FOREIGN DATA WRAPPER parquet_fdw"
     ))
     .await;
-    ours.run(&inserts("local", &rows, false)).await;
+    ours.run(&inserts("ours", &rows, false)).await;
     (ours, rows)
 }
 
@@ -52,7 +52,7 @@ async fn csv_answers_as_a_table_of_ours() {
     for table in ["every", "matched"] {
         assert_eq!(
             read(&ours.client, &format!("SELECT count(*), sum(id), max(name) FROM {table}")).await,
-            read(&ours.client, "SELECT count(*), sum(id), max(name) FROM local").await,
+            read(&ours.client, "SELECT count(*), sum(id), max(name) FROM ours").await,
         );
     }
 }
@@ -132,12 +132,11 @@ async fn parquet_answers_as_a_table_of_ours() {
     let all = "SELECT * FROM TABLE ORDER BY id";
     assert_eq!(
         read(&ours.client, &all.replace("TABLE", "by_file_fdw")).await,
-        read(&ours.client, &all.replace("TABLE", "local")).await
+        read(&ours.client, &all.replace("TABLE", "ours")).await
     );
     // One group of six is read.
     let plan = read(&ours.client, "EXPLAIN ANALYZE SELECT x FROM f WHERE id = 120").await.concat();
-    let scanned = plan.iter().find(|line| line.contains("Foreign Scan")).unwrap();
-    assert!(scanned.contains("rows=50"), "{scanned}");
+    assert!(plan.iter().any(|line| line.trim() == "Rows Removed by Filter: 49"), "{plan:?}");
 }
 
 #[tokio::test]
@@ -147,21 +146,24 @@ async fn what_is_wrong_is_told() {
     std::fs::write(&csv, "1,a\nx,b\n").unwrap();
     std::fs::write(&json, "{\"a\": 1}\n\n{\"a\": \"1\"}\n").unwrap();
     write_parquet(&parquet, &rows);
+    let lists = ours.path("lists.jsonl");
+    std::fs::write(&lists, "[1, 2]").unwrap();
     let broken = ours.path("broken.parquet");
     std::fs::write(&broken, "PAR1 but nothing more").unwrap();
     ours.run(&format!(
         "CREATE FOREIGN TABLE c (a int, b text) SERVER files OPTIONS (filename '{csv}', format 'csv');
          CREATE FOREIGN TABLE few (a text) SERVER files OPTIONS (filename '{csv}', format 'csv');
-         CREATE FOREIGN TABLE short (a text, b varchar(0)) SERVER files OPTIONS (filename '{csv}', format 'csv');
+         CREATE FOREIGN TABLE short (a text, b varchar(1)) SERVER files OPTIONS (filename '{csv}', format 'csv');
          CREATE FOREIGN TABLE j (a int) SERVER files OPTIONS (filename '{json}', format 'json');
          CREATE FOREIGN TABLE cj (a json) SERVER files OPTIONS (filename '{csv}', format 'json');
+         CREATE FOREIGN TABLE lists (a json) SERVER files OPTIONS (filename '{lists}', format 'json');
          CREATE FOREIGN TABLE nowhere (a int) SERVER files OPTIONS (filename '/nowhere/f.csv', format 'csv');
          CREATE FOREIGN TABLE none (a int) SERVER files OPTIONS (filename '/tmp/no such *.csv', format 'csv');
          CREATE FOREIGN TABLE p (id int, nope int) SERVER parquet OPTIONS (filename '{parquet}');
          CREATE FOREIGN TABLE q (name int) SERVER parquet OPTIONS (filename '{parquet}');
          CREATE FOREIGN TABLE narrow (big int) SERVER parquet OPTIONS (filename '{parquet}');
          CREATE FOREIGN TABLE broken (a int) SERVER parquet OPTIONS (filename '{broken}')"
-    ).replace("varchar(0)", "varchar(1)"))
+    ))
     .await;
     for (query, state, message) in [
         ("SELECT * FROM c", "22P02", "invalid input syntax for type integer: \"x\""),
@@ -171,7 +173,8 @@ async fn what_is_wrong_is_told() {
             "HV004",
             "column \"a\" of foreign table \"j\" is of type integer, but column \"a\"",
         ),
-        ("SELECT * FROM cj", "22P04", "a line is no JSON object"),
+        ("SELECT * FROM cj", "22P02", "invalid input syntax for type json"),
+        ("SELECT * FROM lists", "22P04", "a line is no JSON object"),
         (
             "SELECT * FROM nowhere",
             "58P01",

@@ -35,11 +35,11 @@ async fn nodes_of_several_kinds_are_read_as_one() {
          CREATE FOREIGN TABLE f__pg__0 ({COLUMNS}) SERVER pg OPTIONS (table_name 'f');
          CREATE FOREIGN TABLE f__lite__0 ({COLUMNS}) SERVER lite OPTIONS (table 'f');
          CREATE FOREIGN TABLE f__files__0 ({COLUMNS}) SERVER files OPTIONS (filename '{csv}', format 'csv');
-         CREATE TABLE local ({COLUMNS})",
+         CREATE TABLE ours ({COLUMNS})",
         node.port
     ))
     .await;
-    ours.run(&inserts("local", &rows, false)).await;
+    ours.run(&inserts("ours", &rows, false)).await;
     ours.compare("f", 1).await;
     let by_node = "SELECT __spd_url, count(*), sum(id), max(name) FROM f GROUP BY __spd_url ORDER BY 1";
     let found = read(&ours.client, by_node).await;

@@ -49,7 +49,7 @@ impl Mariadb {
         let init = dir.path().join("init.sql");
         std::fs::write(
             &init,
-            "CREATE DATABASE d; CREATE USER u@'%' IDENTIFIED BY 'p'; GRANT ALL ON *.* TO u@'%';\n",
+            "CREATE DATABASE d;\nCREATE USER u@'%' IDENTIFIED BY 'p';\nGRANT ALL ON *.* TO u@'%';\n",
         )
         .unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -118,8 +118,8 @@ async fn answers_are_those_of_a_table_of_ours() {
     for insert in inserts("f", &rows, true).lines() {
         remote.query_drop(insert).await.unwrap();
     }
-    ours.run(&format!("CREATE TABLE local ({COLUMNS})")).await;
-    ours.run(&inserts("local", &rows, false)).await;
+    ours.run(&format!("CREATE TABLE ours ({COLUMNS})")).await;
+    ours.run(&inserts("ours", &rows, false)).await;
     ours.compare("f", 1).await;
     for off in ["enable_foreign_filters", "enable_foreign_aggregates", "enable_foreign_top_k"] {
         ours.run(&format!("SET {off} = off")).await;

@@ -151,7 +151,7 @@ impl Queries {
                 let column = self.random.below(7);
                 let sign = self.random.pick(&SIGNS);
                 format!(
-                    "{} {sign} {}",
+                    "({} {sign} {})",
                     COLUMNS[column as usize + usize::from(column > 4)],
                     self.constant(column)
                 )

@@ -24,8 +24,8 @@ async fn start(encoding: &str) -> (Ours, Connection) {
 async fn fill(ours: &Ours, remote: &Connection) {
     let rows = rows(300, 3);
     remote.execute_batch(&inserts("f", &rows, false)).unwrap();
-    ours.run(&format!("CREATE FOREIGN TABLE f ({COLUMNS}) SERVER s; CREATE TABLE local ({COLUMNS})")).await;
-    ours.run(&inserts("local", &rows, false)).await;
+    ours.run(&format!("CREATE FOREIGN TABLE f ({COLUMNS}) SERVER s; CREATE TABLE ours ({COLUMNS})")).await;
+    ours.run(&inserts("ours", &rows, false)).await;
 }
 
 #[tokio::test]
