@@ -63,13 +63,11 @@ pub struct Function {
     pub names: &'static [&'static str],
     /// For each argument the types that it may have.
     pub arguments: &'static [&'static [Scalar]],
-    /// What is equal looks the same, which is not so for all values of the type of its result.
-    pub groups: bool,
 }
 
 impl Function {
     pub const fn new(names: &'static [&'static str], arguments: &'static [&'static [Scalar]]) -> Self {
-        Self { names, arguments, groups: false }
+        Self { names, arguments }
     }
 
     pub fn takes(&self, name: &str, types: &[Type]) -> bool {

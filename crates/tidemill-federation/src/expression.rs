@@ -29,21 +29,10 @@ pub struct Writer<'a> {
     pub schema: SchemaRef,
 }
 
-/// An expression, and whether rows may be grouped by it although they may not by all values of its type.
-struct Written {
-    operand: Operand,
-    groups: bool,
-}
-
 impl Writer<'_> {
-    pub fn operand(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<Operand> {
-        self.write(expr).map(|written| written.operand)
-    }
-
     /// Something to group by: what is equal looks the same, there and here.
     pub fn key(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<Operand> {
-        let Written { operand, groups } = self.write(expr)?;
-        (groups || self.capabilities.groups(operand.ty)).then_some(operand)
+        self.operand(expr).filter(|operand| self.capabilities.groups(operand.ty))
     }
 
     /// A condition, in parentheses.
@@ -92,40 +81,39 @@ impl Writer<'_> {
         }
     }
 
-    fn write(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<Written> {
-        let plain = |operand| Some(Written { operand, groups: false });
+    pub fn operand(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<Operand> {
         if let Some(column) = expr.downcast_ref::<Column>() {
-            return plain(self.select.column(column.index(), self.capabilities)?);
+            return self.select.column(column.index(), self.capabilities);
         }
         let ty = Type::of_field(expr.return_field(&self.schema).ok()?.as_ref()).ok()?;
         if let Some(literal) = expr.downcast_ref::<Literal>() {
             let sql = self.capabilities.dialect.literal(literal.value(), ty)?;
-            return plain(Operand { sql, ty, value: Some(literal.value().clone()) });
+            return Some(Operand { sql, ty, value: Some(literal.value().clone()) });
         }
-        let operand = |sql| Operand { sql, ty, value: None };
-        if let Some(cast) = expr.downcast_ref::<CastExpr>() {
-            let inner = self.operand(cast.expr())?;
-            return plain(operand(self.cast(&inner, ty)?));
-        }
-        if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() {
-            return self.call(call, ty);
-        }
-        let case = expr.downcast_ref::<CaseExpr>()?;
-        plain(operand(self.case(case, ty)?))
+        let sql = if let Some(cast) = expr.downcast_ref::<CastExpr>() {
+            self.cast(&self.operand(cast.expr())?, ty)?
+        } else if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() {
+            self.call(call, ty)?
+        } else {
+            self.case(expr.downcast_ref::<CaseExpr>()?, ty)?
+        };
+        Some(Operand { sql, ty, value: None })
     }
 
-    fn call(&self, call: &ScalarFunctionExpr, ty: Type) -> Option<Written> {
+    fn call(&self, call: &ScalarFunctionExpr, ty: Type) -> Option<String> {
         let arguments =
             call.args().iter().map(|argument| self.operand(argument)).collect::<Option<Vec<_>>>()?;
-        let types: Vec<_> = arguments.iter().map(|argument| argument.ty).collect();
         if let ([inner], true) = (arguments.as_slice(), call.name() == ty.scalar.typname()) {
-            let sql = self.cast(inner, ty)?;
-            return Some(Written { operand: Operand { sql, ty, value: None }, groups: false });
+            return self.cast(inner, ty);
         }
-        let function = self.capabilities.functions.iter().find(|known| known.takes(call.name(), &types))?;
+        let types: Vec<_> = arguments.iter().map(|argument| argument.ty).collect();
+        let is_known = self.capabilities.functions.iter().any(|known| known.takes(call.name(), &types));
+        if !is_known {
+            return None;
+        }
         let is_operator = !call.name().starts_with(|c: char| c.is_alphanumeric() || c == '_');
         let texts: Vec<_> = arguments.iter().map(|argument| argument.sql.as_str()).collect();
-        let sql = match (is_operator, texts.as_slice()) {
+        Some(match (is_operator, texts.as_slice()) {
             // Its grammar is its own.
             (false, [_, from]) if call.name() == "extract" => {
                 let Some(ScalarValue::Utf8(Some(field))) = &arguments[0].value else { return None };
@@ -135,8 +123,7 @@ impl Writer<'_> {
             (true, [only]) => format!("({} {only})", call.name()),
             (true, _) => return None,
             (false, all) => format!("{}({})", call.name(), all.join(", ")),
-        };
-        Some(Written { operand: Operand { sql, ty, value: None }, groups: function.groups })
+        })
     }
 
     fn cast(&self, inner: &Operand, ty: Type) -> Option<String> {

@@ -81,10 +81,13 @@ impl Health {
     }
 
     /// Waits until it is down, and a bit: most of the time what waits for the server is told why by its connection. The
-    /// error is that of a query that has waited in vain.
-    pub async fn until_gone(&self) -> SqlError {
+    /// error is that of a query that has waited in vain, for an answer if it had reached the server.
+    pub async fn until_gone(&self, is_reached: impl Fn() -> bool) -> SqlError {
         let down = self.until_down().await;
         tokio::time::sleep(GRACE).await;
+        if !is_reached() {
+            return down;
+        }
         SqlError::new(
             SqlState::CONNECTION_FAILURE,
             format!("lost the connection to server \"{}\"", self.server),
@@ -169,7 +172,7 @@ mod tests {
         assert_eq!((health.known().state, health.down()), (State::Up, None));
         let waiting = tokio::spawn({
             let health = Arc::clone(&health);
-            async move { health.until_gone().await }
+            async move { health.until_gone(|| true).await }
         });
         let absent = SqlError::new(SqlState::UNABLE_TO_ESTABLISH_CONNECTION, "no way").with_detail("why");
         health.note(Instant::now(), Err(absent));

@@ -21,11 +21,11 @@ use tokio_postgres::Config;
 use crate::connector::{
     Aggregate, Capabilities, Connector, Function, ImportedTable, Logic, RemoteQuery, Writer,
 };
-use crate::dialect::Comparison;
+use crate::dialect::{Comparison, Dialect};
 use crate::option::{Check, OptionSpec, Options, Place, Support, parse_bool};
 use crate::snapshot::Shared;
 use connect::Pool;
-use dialect::PostgresDialect;
+use dialect::{PostgresDialect, TidemillDialect};
 
 /// How long a connection may take to be there, unless the server's options say.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -175,7 +175,7 @@ const FUNCTIONS: &[Function] = &[
     Function::new(&["substr", "substring"], &[TEXT, INT4, INT4]),
     Function::new(&["date_trunc"], &[TEXT, &[Scalar::Timestamp]]),
     Function::new(&["date_trunc"], &[TEXT, &[Scalar::Timestamptz], TEXT]),
-    Function { names: &["extract", "date_part"], arguments: &[TEXT, MOMENTS], groups: true },
+    Function::new(&["extract", "date_part"], &[TEXT, MOMENTS]),
 ];
 
 const CASTS: &[(Scalar, Scalar)] = &[
@@ -192,42 +192,66 @@ const CASTS: &[(Scalar, Scalar)] = &[
     (Scalar::Int2, Scalar::Text),
     (Scalar::Int4, Scalar::Text),
     (Scalar::Int8, Scalar::Text),
+    (Scalar::Numeric, Scalar::Int4),
+    (Scalar::Numeric, Scalar::Int8),
     (Scalar::Date, Scalar::Timestamp),
     (Scalar::Timestamp, Scalar::Date),
 ];
 
-pub(crate) static CAPABILITIES: Capabilities = Capabilities {
-    dialect: &PostgresDialect,
-    label: "Remote SQL",
-    comparisons: &Comparison::ALL,
-    lists: true,
-    logic: &[Logic::And, Logic::Or, Logic::Not, Logic::IsNull, Logic::Truth],
-    equal: COMPARED,
-    ordered: COMPARED,
-    grouped: GROUPED,
-    aggregates: &[
-        Aggregate { name: "count", of: &[] },
-        Aggregate { name: "sum", of: SUMMED },
-        Aggregate { name: "avg", of: SUMMED },
-        Aggregate { name: "min", of: EXTREMES },
-        Aggregate { name: "max", of: EXTREMES },
-    ],
-    limit: true,
-    sort: true,
-    functions: FUNCTIONS,
-    casts: CASTS,
-    cases: true,
-    prunes: false,
-};
+pub(crate) static CAPABILITIES: Capabilities = capabilities(&PostgresDialect);
+/// Of another Tidemill.
+pub(crate) static OF_TIDEMILL: Capabilities = capabilities(&TidemillDialect);
+
+const fn capabilities(dialect: &'static dyn Dialect) -> Capabilities {
+    Capabilities {
+        dialect,
+        label: "Remote SQL",
+        comparisons: &Comparison::ALL,
+        lists: true,
+        logic: &[Logic::And, Logic::Or, Logic::Not, Logic::IsNull, Logic::Truth],
+        equal: COMPARED,
+        ordered: COMPARED,
+        grouped: GROUPED,
+        aggregates: &[
+            Aggregate { name: "count", of: &[] },
+            Aggregate { name: "sum", of: SUMMED },
+            Aggregate { name: "avg", of: SUMMED },
+            Aggregate { name: "min", of: EXTREMES },
+            Aggregate { name: "max", of: EXTREMES },
+        ],
+        limit: true,
+        sort: true,
+        functions: FUNCTIONS,
+        casts: CASTS,
+        cases: true,
+        prunes: false,
+    }
+}
 
 pub fn connector(name: &str, server: &Options, mapping: &Options) -> Result<Arc<dyn Connector>> {
+    connector_with(&CAPABILITIES, true, name, server, mapping)
+}
+
+/// Another Tidemill.
+pub fn of_tidemill(name: &str, server: &Options, mapping: &Options) -> Result<Arc<dyn Connector>> {
+    connector_with(&OF_TIDEMILL, false, name, server, mapping)
+}
+
+fn connector_with(
+    capabilities: &'static Capabilities,
+    is_postgres: bool,
+    name: &str,
+    server: &Options,
+    mapping: &Options,
+) -> Result<Arc<dyn Connector>> {
     let (config, address) = config(server, mapping)?;
     let connect_timeout = match number(server, "connect_timeout")? {
         None | Some(0) => CONNECT_TIMEOUT,
         Some(seconds) => Duration::from_secs(seconds),
     };
     let keeps = server.get("keep_connections").and_then(parse_bool).unwrap_or(true);
-    Ok(Arc::new(Postgres { pool: Arc::new(Pool::new(name, address, config, connect_timeout, keeps)) }))
+    let pool = Arc::new(Pool::new(name, address, config, connect_timeout, keeps));
+    Ok(Arc::new(Postgres { capabilities, is_postgres, pool }))
 }
 
 fn config(server: &Options, mapping: &Options) -> Result<(Config, String)> {
@@ -284,13 +308,16 @@ fn number(options: &Options, name: &str) -> Result<Option<u64>> {
 
 #[derive(Debug)]
 struct Postgres {
+    capabilities: &'static Capabilities,
+    /// Rather than a Tidemill, which exports no snapshots and writes to foreign tables in no transaction block.
+    is_postgres: bool,
     pool: Arc<Pool>,
 }
 
 #[async_trait]
 impl Connector for Postgres {
     fn capabilities(&self) -> &'static Capabilities {
-        &CAPABILITIES
+        self.capabilities
     }
 
     fn rows(
@@ -301,6 +328,7 @@ impl Connector for Postgres {
         shared: Option<Arc<Shared>>,
         counted: Box<dyn Fn(usize) + Send + Sync>,
     ) -> SendableRecordBatchStream {
+        let shared = shared.filter(|_| self.is_postgres);
         scan::rows(Arc::clone(&self.pool), query, schema, batch_rows, shared, counted)
     }
 
@@ -322,6 +350,6 @@ impl Connector for Postgres {
     }
 
     async fn begin(&self) -> Result<Box<dyn Writer>> {
-        Ok(Box::new(write::Transaction::begin(&self.pool).await?))
+        Ok(Box::new(write::Transaction::begin(&self.pool, self.is_postgres).await?))
     }
 }

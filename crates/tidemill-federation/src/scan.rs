@@ -81,7 +81,7 @@ impl RemoteSelect {
 
     /// What it is selected from.
     pub fn relation<D: Dialect + ?Sized>(&self, dialect: &D) -> String {
-        dialect.relation(&self.table.remote_schema, &self.table.remote_table)
+        self.table.relation(dialect)
     }
 
     fn remote(&self, place: usize) -> RemoteColumn {

@@ -16,10 +16,12 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::ProjectionExec;
+use tidemill_sql::name::quote_literal;
 use tidemill_sql::types::Type;
 
 use crate::connector::Connector;
 use crate::deparse::Deparser;
+use crate::dialect::Dialect;
 use crate::node::{DeadNodes, Member};
 use crate::option::Options;
 use crate::pushdown::Pushdown;
@@ -33,6 +35,8 @@ pub struct TableDefinition {
     /// Empty: a name without a schema.
     pub remote_schema: String,
     pub remote_table: String,
+    /// Nodes of a table there that has children itself: what is below them. Empty: all.
+    pub nodes: Vec<String>,
     pub options: Options,
 }
 
@@ -45,6 +49,17 @@ pub struct ForeignColumn {
 }
 
 impl TableDefinition {
+    /// What the other side calls it.
+    pub fn relation<D: Dialect + ?Sized>(&self, dialect: &D) -> String {
+        let relation = dialect.relation(&self.remote_schema, &self.remote_table);
+        if self.nodes.is_empty() {
+            return relation;
+        }
+        let nodes: Vec<_> =
+            self.nodes.iter().map(|node| quote_literal(node).trim_start().to_string()).collect();
+        format!("{relation} IN ({})", nodes.join(", "))
+    }
+
     pub fn schema(&self) -> Schema {
         Schema::new(self.columns.iter().map(|column| column.ty.field(&column.name)).collect::<Vec<_>>())
     }
@@ -77,6 +92,18 @@ impl ForeignTable {
     pub fn on(mut self, server: &str, member: Option<Member>) -> Self {
         (self.server, self.member) = (server.to_string(), member);
         self
+    }
+
+    /// The same table, of whose children there only some are wanted.
+    pub fn on_nodes(&self, nodes: Vec<String>) -> Self {
+        Self {
+            definition: Arc::new(TableDefinition { nodes, ..TableDefinition::clone(&self.definition) }),
+            connector: Arc::clone(&self.connector),
+            schema: Arc::clone(&self.schema),
+            pushdown: self.pushdown,
+            server: self.server.clone(),
+            member: self.member.clone(),
+        }
     }
 
     pub fn definition(&self) -> &Arc<TableDefinition> {

@@ -1,6 +1,7 @@
 //! A connector whose server is watched: what is known to be down is not asked, and who waits for it is told.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
@@ -53,15 +54,21 @@ impl Connector for Watched {
             let failed = stream::once(async move { Err(DataFusionError::External(Box::new(down))) });
             return Box::pin(RecordBatchStreamAdapter::new(schema, failed));
         }
+        let is_reached = Arc::new(AtomicBool::new(false));
+        let reached = Arc::clone(&is_reached);
+        let counted = Box::new(move |bytes| {
+            reached.store(true, Ordering::Relaxed);
+            counted(bytes);
+        });
         let rows = Arc::clone(&self.connector).rows(query, Arc::clone(&schema), batch_rows, shared, counted);
         let guarded = stream::unfold(Some(rows), move |rows| {
-            let watched = Arc::clone(&self);
+            let (watched, is_reached) = (Arc::clone(&self), Arc::clone(&is_reached));
             async move {
                 let mut rows = rows?;
                 let batch = tokio::select! {
                     biased;
                     batch = rows.next() => batch?,
-                    gone = watched.health.until_gone() => {
+                    gone = watched.health.until_gone(|| is_reached.load(Ordering::Relaxed)) => {
                         return Some((Err(DataFusionError::External(Box::new(gone))), None));
                     }
                 };
@@ -129,7 +136,7 @@ async fn guarded<T>(health: &Health, work: impl Future<Output = Result<T>>) -> R
     let done = tokio::select! {
         biased;
         done = work => done,
-        gone = health.until_gone() => Err(gone),
+        gone = health.until_gone(|| true) => Err(gone),
     };
     // A query that did not reach the server has it probed.
     done.inspect_err(|error| {

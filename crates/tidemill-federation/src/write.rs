@@ -212,7 +212,8 @@ impl Node {
                 .map_err(|error| SqlError::internal(error.to_string()))?,
         };
         let (mut columns, mut arrays) = (Vec::new(), Vec::new());
-        for column in &self.target.table.columns {
+        // Which of its nodes gets a row is for the server to say.
+        for column in self.target.table.columns.iter().filter(|column| column.name != URL) {
             let Ok(place) = own.schema_ref().index_of(&column.name) else { continue };
             columns.push(RemoteColumn {
                 name: column.name.clone(),
@@ -224,7 +225,7 @@ impl Node {
         let dialect = self.target.connector.capabilities().dialect;
         let into = Insertion {
             table: self.target.table.name.clone(),
-            relation: dialect.relation(&self.target.table.remote_schema, &self.target.table.remote_table),
+            relation: self.target.table.relation(dialect),
             columns,
         };
         let own = own.project(&arrays).map_err(|error| SqlError::internal(error.to_string()))?;

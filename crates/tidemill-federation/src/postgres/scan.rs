@@ -64,6 +64,8 @@ impl Scan {
             None => BEGIN.to_string(),
         };
         let (running, copied) = self.start(&begin).await?;
+        // It is reached.
+        (self.counted)(0);
         if self.send(copied, &batches).await? {
             running.end();
         }

@@ -23,6 +23,8 @@ pub struct Transaction {
     /// The COPY that is under way; it ends before the connection is asked for anything else.
     copying: Option<Copying>,
     running: Running,
+    /// Otherwise each statement is one.
+    is_block: bool,
 }
 
 struct Copying {
@@ -33,22 +35,26 @@ struct Copying {
 }
 
 impl Transaction {
-    pub async fn begin(pool: &Arc<Pool>) -> Result<Self> {
+    pub async fn begin(pool: &Arc<Pool>, is_block: bool) -> Result<Self> {
         let kept = pool.get().await?;
+        let begin = if is_block { "BEGIN" } else { "" };
         let is_used = kept.is_used;
-        let connection = match kept.client.batch_execute("BEGIN").await {
+        let connection = match kept.client.batch_execute(begin).await {
             Ok(()) => kept,
             // It was lost since it was used the last time.
             Err(error) if is_used => {
                 tracing::debug!(%error, "a kept connection was lost");
                 let new = pool.connect().await?;
-                new.client.batch_execute("BEGIN").await.map_err(|e| failed(&pool.server, &begin(), &e))?;
+                new.client
+                    .batch_execute(begin)
+                    .await
+                    .map_err(|e| failed(&pool.server, &command(begin), &e))?;
                 new
             }
-            Err(error) => return Err(failed(&pool.server, &begin(), &error)),
+            Err(error) => return Err(failed(&pool.server, &command(begin), &error)),
         };
         let running = Running { connection: Some(connection), pool: Arc::clone(pool) };
-        Ok(Self { copying: None, running })
+        Ok(Self { copying: None, running, is_block })
     }
 
     fn client(&self) -> Result<&Client> {
@@ -142,9 +148,10 @@ impl Writer for Transaction {
     async fn commit(&mut self) -> Result<()> {
         self.end_copy().await?;
         let server = &self.running.pool.server;
-        match self.client()?.batch_execute("COMMIT").await {
+        let commit = if self.is_block { "COMMIT" } else { "" };
+        match self.client()?.batch_execute(commit).await {
             Ok(()) => {}
-            Err(error) if error.as_db_error().is_some() => return Err(self.failed(&commit(), &error)),
+            Err(error) if error.as_db_error().is_some() => return Err(self.failed(&command(commit), &error)),
             Err(error) => {
                 let message =
                     format!("whether the transaction on server \"{server}\" was committed is not known");
@@ -157,14 +164,6 @@ impl Writer for Transaction {
         }
         Ok(())
     }
-}
-
-fn begin() -> RemoteQuery {
-    command("BEGIN")
-}
-
-fn commit() -> RemoteQuery {
-    command("COMMIT")
 }
 
 fn command(sql: &str) -> RemoteQuery {

@@ -198,6 +198,7 @@ async fn child(node: &Node, pushdown: Pushdown, asked: &Arc<Mutex<Vec<String>>>)
         name: format!("m__{}__0", node.name),
         columns: columns(),
         remote_table: "m".into(),
+        nodes: vec![],
         ..TableDefinition::default()
     };
     let rows = datafusion::datasource::MemTable::try_new(

@@ -134,6 +134,7 @@ impl ForeignTable {
             name: object.name.clone(),
             columns: object.remote_columns().collect(),
             remote_schema: object.option(SCHEMA_OPTIONS).unwrap_or_default().to_string(),
+            nodes: vec![],
             remote_table: object.option(TABLE_OPTIONS).unwrap_or(&object.name).to_string(),
             options: object.options.clone(),
         });
@@ -173,6 +174,7 @@ impl ForeignTableObject {
             columns: self.remote_columns().filter(|column| column.name != URL).collect(),
             remote_schema: child.schema.clone(),
             remote_table: child.table.clone(),
+            nodes: vec![],
             options: Options::default(),
         }
     }

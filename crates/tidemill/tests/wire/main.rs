@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod cascade;
 mod client;
 mod clients;
 mod copy;
