@@ -204,7 +204,7 @@ pub trait Connector: Send + Sync + fmt::Debug {
     fn capabilities(&self) -> &'static Capabilities;
 
     /// The rows of a query, as they come. Dropping the stream ends the query there as well. `shared` is the snapshot to read, if
-    /// other scans of the statement read it too; `counted` is told the bytes that come.
+    /// other scans of the statement read it too; `counted` is told the bytes that come, and 0 once the server is reached.
     fn rows(
         self: Arc<Self>,
         query: Arc<RemoteQuery>,

@@ -5,6 +5,7 @@ pub mod dialect;
 mod error;
 mod import;
 mod scan;
+mod tls;
 mod write;
 
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use crate::option::{Check, OptionSpec, Options, Place, Support, parse_bool};
 use crate::snapshot::Shared;
 use connect::Pool;
 use dialect::{PostgresDialect, TidemillDialect};
+use tls::Tls;
 
 /// How long a connection may take to be there, unless the server's options say.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -61,11 +63,10 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec::new("keepalives_interval", SERVER, Check::Count, Support::Yes),
     OptionSpec::new("keepalives_count", SERVER, Check::Count, Support::Yes),
     OptionSpec::new("tcp_user_timeout", SERVER, Check::Count, Support::Yes),
-    // There is no TLS yet.
-    OptionSpec::new("sslmode", SERVER, Check::OneOf(&["disable", "allow", "prefer"]), Support::Yes),
-    OptionSpec::new("sslcert", &[Place::Server, Place::UserMapping], Check::Text, Support::No),
-    OptionSpec::new("sslkey", &[Place::Server, Place::UserMapping], Check::Text, Support::No),
-    OptionSpec::new("sslrootcert", SERVER, Check::Text, Support::No),
+    OptionSpec::new("sslmode", SERVER, Check::OneOf(tls::MODES), Support::Yes),
+    OptionSpec::new("sslcert", &[Place::Server, Place::UserMapping], Check::Text, Support::Yes),
+    OptionSpec::new("sslkey", &[Place::Server, Place::UserMapping], Check::Text, Support::Yes),
+    OptionSpec::new("sslrootcert", SERVER, Check::Text, Support::Yes),
     OptionSpec::new("sslcrl", SERVER, Check::Text, Support::No),
     OptionSpec::new("target_session_attrs", SERVER, Check::Text, Support::No),
     OptionSpec::new("fdw_startup_cost", SERVER, Check::Text, NO_COSTS),
@@ -244,13 +245,15 @@ fn connector_with(
     server: &Options,
     mapping: &Options,
 ) -> Result<Arc<dyn Connector>> {
-    let (config, address) = config(server, mapping)?;
+    let (mut config, address) = config(server, mapping)?;
+    let (tls, ssl_mode) = Tls::new(server, mapping)?;
+    config.ssl_mode(ssl_mode);
     let connect_timeout = match number(server, "connect_timeout")? {
         None | Some(0) => CONNECT_TIMEOUT,
         Some(seconds) => Duration::from_secs(seconds),
     };
     let keeps = server.get("keep_connections").and_then(parse_bool).unwrap_or(true);
-    let pool = Arc::new(Pool::new(name, address, config, connect_timeout, keeps));
+    let pool = Arc::new(Pool::new(name, address, config, tls, connect_timeout, keeps));
     Ok(Arc::new(Postgres { capabilities, is_postgres, pool }))
 }
 

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tidemill_sql::{Result, SqlError, SqlState};
 use tokio::task::JoinHandle;
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::{Client, Config};
 
 use super::error::not_connected;
+use super::tls::Tls;
 
 /// Connections of a server at most.
 const CONNECTIONS_MAX: usize = 100;
@@ -30,6 +31,7 @@ pub struct Pool {
     /// Where it is, as messages say it.
     address: String,
     config: Config,
+    pub tls: Tls,
     connect_timeout: Duration,
     keeps: bool,
     idle: Mutex<Vec<(Instant, Connection)>>,
@@ -73,11 +75,12 @@ impl Pool {
         server: &str,
         address: String,
         config: Config,
+        tls: Tls,
         connect_timeout: Duration,
         keeps: bool,
     ) -> Self {
         let (idle, probe, open) = Default::default();
-        Self { server: server.to_string(), address, config, connect_timeout, keeps, idle, probe, open }
+        Self { server: server.to_string(), address, config, tls, connect_timeout, keeps, idle, probe, open }
     }
 
     /// A connection that was kept, or a new one.
@@ -127,7 +130,7 @@ impl Pool {
                 .with_detail(format!("There are {CONNECTIONS_MAX}, which is the limit.")));
         }
         let opened = async {
-            let (client, connection) = config.connect(NoTls).await?;
+            let (client, connection) = config.connect(self.tls.clone()).await?;
             // It ends with the client, or is aborted with the connection.
             let driver = tokio::spawn(async move {
                 if let Err(error) = connection.await {

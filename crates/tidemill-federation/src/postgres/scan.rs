@@ -15,7 +15,7 @@ use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError, SqlState};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::Sender;
-use tokio_postgres::{Column, CopyOutStream, NoTls, Statement};
+use tokio_postgres::{Column, CopyOutStream, Statement};
 
 use super::connect::{Connection, Pool};
 use super::error::failed;
@@ -245,7 +245,7 @@ impl Drop for Running {
         // It has a deadline, so it needs no owner.
         runtime.spawn(async move {
             let canceled = async {
-                connection.client.cancel_token().cancel_query(NoTls).await?;
+                connection.client.cancel_token().cancel_query(pool.tls.clone()).await?;
                 connection.client.batch_execute("ROLLBACK").await
             };
             match tokio::time::timeout(CANCEL_MAX, canceled).await {

@@ -23,6 +23,7 @@ mod session;
 mod slt;
 mod stress;
 mod table;
+mod tls;
 mod tools;
 mod transaction;
 mod transcript;
