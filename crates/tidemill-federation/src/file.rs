@@ -14,7 +14,6 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use datafusion::common::ScalarValue;
-use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use tidemill_sql::statement::ImportSelection;
@@ -28,6 +27,7 @@ use crate::option::{Check, OptionSpec, Options, Place, Support};
 use crate::scan::RemoteSelect;
 use crate::snapshot::Shared;
 use crate::table::TableDefinition;
+use crate::thread;
 
 const TABLE: &[Place] = &[Place::Table];
 const COLUMN: &[Place] = &[Place::Column];
@@ -155,11 +155,11 @@ impl Connector for Files {
     ) -> SendableRecordBatchStream {
         let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&schema), BATCHES_AHEAD);
         let batches = builder.tx();
-        builder.spawn_blocking(move || {
+        builder.spawn(thread::run(move || {
             let scan = Scan { server: &self.name, query: &query, schema, batch_rows, counted, batches };
-            let format = if self.is_parquet { Format::Parquet } else { format(&query.definition.options) };
-            scan.run(format).map_err(|error| DataFusionError::External(Box::new(error)))
-        });
+            let is_parquet = self.is_parquet;
+            scan.run(if is_parquet { Format::Parquet } else { format(&query.definition.options) })
+        }));
         builder.build()
     }
 

@@ -21,6 +21,7 @@ pub mod server;
 pub mod snapshot;
 pub mod sqlite;
 pub mod table;
+mod thread;
 pub mod watched;
 pub mod wrapper;
 pub mod write;

@@ -267,10 +267,12 @@ impl Session {
     /// The time limit counts from the first message to the end of Execute.
     async fn guarded_extended(&mut self, wire: &mut Wire, message: Frontend) -> Step {
         let executes = matches!(message, Frontend::Execute { .. });
+        let interrupt = Arc::clone(&self.interrupt);
         if self.deadline.is_none() {
+            // What came while nothing ran is for nothing, as in PostgreSQL.
+            interrupt.forget_cancel();
             self.deadline = self.statement_deadline();
         }
-        let interrupt = Arc::clone(&self.interrupt);
         let deadline = self.deadline;
         let done = {
             let work = std::pin::pin!(self.extended(wire, message));
@@ -287,6 +289,7 @@ impl Session {
     async fn simple(&mut self, wire: &mut Wire, text: &str) -> std::result::Result<(), Closed> {
         self.portals.remove("");
         let interrupt = Arc::clone(&self.interrupt);
+        interrupt.forget_cancel();
         if !matches!(self.transaction, Transaction::Failed(_))
             && let Some(plan) = self.cached_insert(text)
         {

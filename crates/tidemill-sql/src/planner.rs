@@ -16,6 +16,7 @@ mod clause;
 pub mod coerce;
 mod construct;
 mod correlated;
+mod distinct_from;
 mod equality;
 mod error;
 mod from_function;

@@ -57,6 +57,8 @@ pub struct Connection {
     options: Opts,
     /// Whether it has served a query before: it may have been lost since.
     pub is_used: bool,
+    /// Whether a query may be under way there.
+    is_busy: bool,
     _counted: Counted,
 }
 
@@ -79,16 +81,18 @@ impl Drop for Connection {
         let (Some(conn), Ok(runtime)) = (self.conn.take(), tokio::runtime::Handle::try_current()) else {
             return;
         };
-        let options = self.options.clone();
+        let (options, is_busy, id) = (self.options.clone(), self.is_busy, conn.id());
         // It has deadlines, so it needs no owner.
         runtime.spawn(async move {
             let killed = async {
                 let mut killer = Conn::new(options).await?;
-                killer.query_drop(format!("KILL CONNECTION {}", conn.id())).await?;
+                killer.query_drop(format!("KILL CONNECTION {id}")).await?;
                 killer.disconnect().await
             };
-            let killed = tokio::time::timeout(CANCEL_MAX, killed).await;
-            tracing::trace!(?killed, "a connection is given up");
+            if is_busy {
+                let killed = tokio::time::timeout(CANCEL_MAX, killed).await;
+                tracing::debug!(?killed, "a query is given up");
+            }
             drop(tokio::time::timeout(CANCEL_MAX, conn.disconnect()).await);
         });
     }
@@ -129,7 +133,10 @@ impl Pool {
             idle.pop()
         };
         match kept {
-            Some((_, connection)) => Ok(connection),
+            Some((_, mut connection)) => {
+                connection.is_busy = true;
+                Ok(connection)
+            }
             None => self.connect().await,
         }
     }
@@ -153,7 +160,13 @@ impl Pool {
         let cause = match tokio::time::timeout(self.connect_timeout, opened).await {
             Ok(Ok(conn)) => {
                 let options = self.options.clone();
-                return Ok(Connection { conn: Some(conn), options, is_used: false, _counted: counted });
+                return Ok(Connection {
+                    conn: Some(conn),
+                    options,
+                    is_used: false,
+                    is_busy: true,
+                    _counted: counted,
+                });
             }
             Ok(Err(error)) => cause(&error),
             Err(_) => "timeout expired".to_string(),
@@ -165,7 +178,7 @@ impl Pool {
 
     /// Keeps a connection whose last query has come to its end.
     pub fn put(&self, mut connection: Connection) {
-        connection.is_used = true;
+        (connection.is_used, connection.is_busy) = (true, false);
         let mut idle = self.idle.lock();
         if idle.len() < IDLE_MAX {
             idle.push((Instant::now(), connection));

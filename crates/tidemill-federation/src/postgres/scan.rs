@@ -64,8 +64,6 @@ impl Scan {
             None => BEGIN.to_string(),
         };
         let (running, copied) = self.start(&begin).await?;
-        // It is reached.
-        (self.counted)(0);
         if self.send(copied, &batches).await? {
             running.end();
         }
@@ -127,6 +125,8 @@ impl Scan {
             join!(client.batch_execute(begin), client.prepare(&self.query.sql), client.prepare(&copy));
         begun.map_err(failed)?;
         self.check_columns(&described.map_err(failed)?).map_err(|error| (error, false))?;
+        // It is reached.
+        (self.counted)(0);
         // From here on it may have run for long: it is not tried again.
         let copied = client.copy_out(&prepared.map_err(failed)?).await.map_err(|e| (failed(e).0, false))?;
         Ok((running, copied))

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
-use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use parking_lot::Mutex;
@@ -21,6 +20,7 @@ use crate::cell::{Cell, Rows};
 use crate::connector::RemoteQuery;
 use crate::snapshot::Shared;
 use crate::table::ForeignColumn;
+use crate::thread;
 
 /// Batches that wait for whoever reads them. When they are as many, nothing more is read.
 const BATCHES_AHEAD: usize = 2;
@@ -40,10 +40,10 @@ pub fn rows(
     let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&schema), BATCHES_AHEAD);
     let batches = builder.tx();
     let runtime = Handle::current();
-    builder.spawn_blocking(move || {
+    builder.spawn(thread::run(move || {
         let scan = Scan { database, query, schema, batch_rows, counted };
-        scan.run(&runtime, shared, &batches).map_err(|error| DataFusionError::External(Box::new(error)))
-    });
+        scan.run(&runtime, shared, &batches)
+    }));
     builder.build()
 }
 

@@ -14,8 +14,8 @@ use super::construct::{
 };
 use super::place::{self, Text};
 use super::{
-    allowed, array_subquery, clause, marker, merged_column, name, named_window, relkind, system_column,
-    table_function, values, whole_row,
+    allowed, array_subquery, clause, distinct_from, marker, merged_column, name, named_window, relkind,
+    system_column, table_function, values, whole_row,
 };
 use crate::data_type::type_of;
 use crate::error::{Result, SqlError};
@@ -54,6 +54,7 @@ fn run<T: VisitMut>(
     text: &str,
     parameters: &[Option<Type>],
 ) -> Result<()> {
+    distinct_from::rewrite(node);
     match walk_mut(node, &mut Rewriter { state, text: Text::new(text), parameters }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),

@@ -147,7 +147,7 @@ async fn rows_are_folded_before_they_are_joined() {
     for (query, sql) in [
         (
             "SELECT name, avg(v) FROM hist JOIN signal USING (eid) GROUP BY name ORDER BY name",
-            vec![signal, states],
+            vec![states, signal],
         ),
         (
             "SELECT name, avg(v) FROM hist JOIN signal USING (eid) WHERE site = 1 AND ok GROUP BY name ORDER BY name",

@@ -15,7 +15,7 @@ use crate::server::{Server, failure, rows};
 use query::Queries;
 
 /// Random queries of one test.
-const QUERIES: usize = 150;
+const QUERIES: usize = 100;
 
 /// A server of ours.
 struct Ours {
@@ -67,8 +67,10 @@ impl Ours {
             let query = queries.next();
             let here = self.answer(&query.replace("TABLE", "ours")).await;
             let there = self.answer(&query.replace("TABLE", foreign)).await;
-            let asked = self.asked(&query.replace("TABLE", foreign)).await;
-            assert_eq!(there, here, "seed {seed}: {query}\nasked: {asked}");
+            if there != here {
+                let asked = self.asked(&query.replace("TABLE", foreign)).await;
+                panic!("seed {seed}: {query}\nhere: {here:?}\nthere: {there:?}\nasked: {asked}");
+            }
             answered += usize::from(here.is_ok());
         }
         assert!(answered > QUERIES * 9 / 10, "{answered} of {QUERIES} queries have an answer");
