@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::Expr;
-use tidemill_sql::Result;
 use tidemill_sql::statement::ImportSelection;
 use tidemill_sql::types::{Scalar, Type};
+use tidemill_sql::{Result, SqlError};
 
 use crate::dialect::{Comparison, Dialect};
 use crate::option::Options;
@@ -36,6 +37,11 @@ pub struct Capabilities {
     pub limit: bool,
     /// ORDER BY, with nulls where they are wanted, together with LIMIT.
     pub sort: bool,
+    pub functions: &'static [Function],
+    /// Casts, from and to, that are the same there.
+    pub casts: &'static [(Scalar, Scalar)],
+    /// `CASE WHEN`
+    pub cases: bool,
     /// Conditions are looked at to read less. Their rows are filtered here all the same.
     pub prunes: bool,
 }
@@ -49,6 +55,25 @@ pub enum Logic {
     IsNull,
     /// A column or a constant of type bool.
     Truth,
+}
+
+/// A function or an operator with arguments of these types.
+#[derive(Debug, Clone, Copy)]
+pub struct Function {
+    pub names: &'static [&'static str],
+    /// For each argument the types that it may have.
+    pub arguments: &'static [&'static [Scalar]],
+}
+
+impl Function {
+    pub const fn new(names: &'static [&'static str], arguments: &'static [&'static [Scalar]]) -> Self {
+        Self { names, arguments }
+    }
+
+    pub fn takes(&self, name: &str, types: &[Type]) -> bool {
+        let fit = || self.arguments.iter().zip(types).all(|(known, ty)| has(known, *ty));
+        self.names.contains(&name) && types.len() == self.arguments.len() && fit()
+    }
 }
 
 /// An aggregate whose partial state the other side can make.
@@ -74,6 +99,9 @@ impl Capabilities {
             aggregates: &[],
             limit: false,
             sort: false,
+            functions: &[],
+            casts: &[],
+            cases: false,
             prunes: false,
         }
     }
@@ -146,13 +174,37 @@ pub struct ImportedColumn {
     pub options: Options,
 }
 
+/// Rows on their way into a table there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Insertion {
+    /// The foreign table, as errors name it.
+    pub table: String,
+    /// The relation of the other side, as it is written there.
+    pub relation: String,
+    /// The columns that get values, in the order of the batches.
+    pub columns: Vec<RemoteColumn>,
+}
+
+/// A transaction that writes on a server. It is rolled back when it is dropped before its commit.
+#[async_trait]
+pub trait Writer: Send {
+    /// Adds rows with the columns of the insertion.
+    async fn insert(&mut self, into: &Insertion, rows: &RecordBatch) -> Result<()>;
+
+    /// An UPDATE or a DELETE in the server's words; how many rows it has changed.
+    async fn execute(&mut self, statement: &RemoteQuery) -> Result<u64>;
+
+    /// Makes it last. It is of no further use.
+    async fn commit(&mut self) -> Result<()>;
+}
+
 /// One server as one user reaches it. It holds the connections that are free.
 #[async_trait]
 pub trait Connector: Send + Sync + fmt::Debug {
     fn capabilities(&self) -> &'static Capabilities;
 
     /// The rows of a query, as they come. Dropping the stream ends the query there as well. `shared` is the snapshot to read, if
-    /// other scans of the statement read it too; `counted` is told the bytes that come.
+    /// other scans of the statement read it too; `counted` is told the bytes that come, and 0 once the server is reached.
     fn rows(
         self: Arc<Self>,
         query: Arc<RemoteQuery>,
@@ -170,4 +222,20 @@ pub trait Connector: Send + Sync + fmt::Debug {
         selection: &ImportSelection,
         options: &Options,
     ) -> Result<Option<Vec<ImportedTable>>>;
+
+    /// One round trip to the server on a connection of its own, which is kept for the next; an error of class 08 says that
+    /// the server is not there. What is local always is.
+    async fn probe(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Connections that are open.
+    fn connections(&self) -> usize {
+        0
+    }
+
+    /// Begins a transaction that writes, for servers that can be written to.
+    async fn begin(&self) -> Result<Box<dyn Writer>> {
+        Err(SqlError::unsupported("foreign tables of this kind of server are only read"))
+    }
 }

@@ -107,7 +107,7 @@ impl Deparser<'_> {
     }
 }
 
-fn comparison(op: Operator) -> Option<Comparison> {
+pub fn comparison(op: Operator) -> Option<Comparison> {
     Some(match op {
         Operator::Eq => Comparison::Equal,
         Operator::NotEq => Comparison::NotEqual,

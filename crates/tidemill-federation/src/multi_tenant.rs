@@ -17,11 +17,13 @@ use datafusion::catalog::TableProvider;
 use datafusion::common::{Column, ScalarValue, TableReference};
 use datafusion::datasource::{ViewTable, provider_as_source};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
+use tidemill_sql::function::{Param, call, registry};
 use tidemill_sql::planner::plan_error;
 use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError, SqlState};
 
 use crate::connector::Connector;
+use crate::node::OfTable;
 use crate::option::{Check, OptionSpec, Options, Place, Support};
 use crate::table::ForeignTable;
 
@@ -41,7 +43,20 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec::new("dbname", &[Place::Server], Check::Text, OWN_SERVERS),
     OptionSpec::new("user", &[Place::UserMapping], Check::Text, OWN_SERVERS),
     OptionSpec::new("password", &[Place::UserMapping], Check::Text, OWN_SERVERS),
+    OptionSpec::new(ON_DEAD_NODE, &[Place::Table], Check::OneOf(&["error", "skip"]), Support::Yes),
+    OptionSpec::new(MAX_SKIPPED_NODES, &[Place::Table], Check::Quantity, Support::Yes),
 ];
+
+const ON_DEAD_NODE: &str = "on_dead_node";
+const MAX_SKIPPED_NODES: &str = "max_skipped_nodes";
+
+/// What the options of a multi-tenant table say about nodes that are not there.
+pub fn dead_nodes(options: &Options) -> OfTable {
+    OfTable {
+        skip: options.get(ON_DEAD_NODE).map(|policy| policy == "skip"),
+        skipped_max: options.get(MAX_SKIPPED_NODES).and_then(|max| max.trim().parse().ok()),
+    }
+}
 
 /// There is nothing to connect to: the children have servers.
 pub fn no_connector(name: &str, _: &Options, _: &Options) -> Result<Arc<dyn Connector>> {
@@ -76,9 +91,42 @@ pub struct ChildTable {
 }
 
 impl ChildTable {
-    /// What rows have in [`URL`].
+    /// What rows have in [`URL`], or what that begins with if the table has children there.
     pub fn url(&self) -> String {
         format!("/{}/", self.server)
+    }
+
+    /// Whether the table has children there, and tells their nodes.
+    pub fn is_cascade(&self) -> bool {
+        self.table.definition().columns.iter().any(|column| column.name == URL)
+    }
+
+    /// With the rows of a node only, or of what is below it; `None` if it has none.
+    fn on_nodes(self, nodes: &[&str]) -> Option<Self> {
+        let url = self.url();
+        if nodes.contains(&url.as_str()) {
+            return Some(self);
+        }
+        let below = nodes.iter().filter_map(|node| node.strip_prefix(&url)).map(|rest| format!("/{rest}"));
+        let below: Vec<_> = below.filter(|_| self.is_cascade()).collect();
+        if below.is_empty() {
+            return None;
+        }
+        let table = Arc::new(self.table.on_nodes(below));
+        Some(Self { table, ..self })
+    }
+
+    /// The node of a row.
+    fn node(&self, reference: &TableReference) -> Result<Expr> {
+        if !self.is_cascade() {
+            return Ok(lit(ScalarValue::Utf8(Some(self.url()))));
+        }
+        let text = Param::Is(Type::new(Scalar::Text));
+        let mut known = registry().operator("||").iter().copied();
+        let concatenate = known.find(|known| known.params == [text, text]);
+        let concatenate = concatenate.ok_or_else(|| SqlError::internal("there is no || of texts"))?;
+        let there = Expr::Column(Column::new(Some(reference.clone()), URL));
+        call(concatenate, vec![lit(ScalarValue::Utf8(Some(format!("/{}", self.server)))), there])
     }
 }
 
@@ -86,14 +134,19 @@ impl MultiTenantTable {
     /// With the children on these nodes only.
     pub fn on_nodes(mut self, nodes: &[&str]) -> Result<Self> {
         let known: Vec<_> = self.children.iter().map(ChildTable::url).collect();
-        if let Some(unknown) = nodes.iter().find(|node| !known.iter().any(|url| url == *node)) {
+        let is_known = |node: &str| {
+            self.children
+                .iter()
+                .any(|child| node == child.url() || (child.is_cascade() && node.starts_with(&child.url())))
+        };
+        if let Some(unknown) = nodes.iter().find(|node| !is_known(node)) {
             let message = format!("table \"{}\" has no node \"{unknown}\"", self.name);
             let mut known = known;
             known.dedup();
             return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message)
                 .with_hint(format!("Its nodes are: {}.", known.join(", "))));
         }
-        self.children.retain(|child| nodes.contains(&child.url().as_str()));
+        self.children = self.children.into_iter().filter_map(|child| child.on_nodes(nodes)).collect();
         Ok(self)
     }
 
@@ -121,7 +174,7 @@ impl MultiTenantTable {
         let schema = child.table.schema();
         let columns = self.columns.iter().map(|(name, ty)| {
             if name == URL && *ty == Type::new(Scalar::Text) {
-                return Ok(lit(ScalarValue::Utf8(Some(child.url()))).alias(URL));
+                return Ok(child.node(&reference)?.alias(URL));
             }
             let found = schema.field_with_name(name).ok().map(Type::of_field).transpose()?;
             match found {

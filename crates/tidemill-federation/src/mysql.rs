@@ -133,6 +133,9 @@ pub(crate) static CAPABILITIES: Capabilities = Capabilities {
     ],
     limit: true,
     sort: true,
+    functions: &[],
+    casts: &[],
+    cases: false,
     prunes: false,
 };
 

@@ -112,6 +112,8 @@ pub enum Check {
     Count,
     /// An integer above zero.
     Positive,
+    /// A number from 0, with or without a fraction.
+    Quantity,
     Port,
     /// Any of these.
     OneOf(&'static [&'static str]),
@@ -186,6 +188,10 @@ impl Check {
             }
             Check::Positive if value.trim().parse::<u32>().is_ok_and(|n| n > 0) => Ok(()),
             Check::Positive => invalid(format!("\"{name}\" must be an integer value greater than zero")),
+            Check::Quantity if value.trim().parse::<f64>().is_ok_and(|n| n >= 0.0) => Ok(()),
+            Check::Quantity => {
+                invalid(format!("\"{name}\" must be a floating point value greater than or equal to zero"))
+            }
             Check::Port if value.trim().parse::<u16>().is_ok_and(|port| port > 0) => Ok(()),
             Check::Port => invalid(format!("invalid port number: \"{value}\"")),
             Check::OneOf(known) if known.contains(&value) => Ok(()),

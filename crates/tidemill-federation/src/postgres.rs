@@ -5,6 +5,8 @@ pub mod dialect;
 mod error;
 mod import;
 mod scan;
+mod tls;
+mod write;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,12 +19,15 @@ use tidemill_sql::types::Scalar;
 use tidemill_sql::{Result, SqlError, SqlState};
 use tokio_postgres::Config;
 
-use crate::connector::{Aggregate, Capabilities, Connector, ImportedTable, Logic, RemoteQuery};
-use crate::dialect::Comparison;
+use crate::connector::{
+    Aggregate, Capabilities, Connector, Function, ImportedTable, Logic, RemoteQuery, Writer,
+};
+use crate::dialect::{Comparison, Dialect};
 use crate::option::{Check, OptionSpec, Options, Place, Support, parse_bool};
 use crate::snapshot::Shared;
 use connect::Pool;
-use dialect::PostgresDialect;
+use dialect::{PostgresDialect, TidemillDialect};
+use tls::Tls;
 
 /// How long a connection may take to be there, unless the server's options say.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -58,11 +63,10 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec::new("keepalives_interval", SERVER, Check::Count, Support::Yes),
     OptionSpec::new("keepalives_count", SERVER, Check::Count, Support::Yes),
     OptionSpec::new("tcp_user_timeout", SERVER, Check::Count, Support::Yes),
-    // There is no TLS yet.
-    OptionSpec::new("sslmode", SERVER, Check::OneOf(&["disable", "allow", "prefer"]), Support::Yes),
-    OptionSpec::new("sslcert", &[Place::Server, Place::UserMapping], Check::Text, Support::No),
-    OptionSpec::new("sslkey", &[Place::Server, Place::UserMapping], Check::Text, Support::No),
-    OptionSpec::new("sslrootcert", SERVER, Check::Text, Support::No),
+    OptionSpec::new("sslmode", SERVER, Check::OneOf(tls::MODES), Support::Yes),
+    OptionSpec::new("sslcert", &[Place::Server, Place::UserMapping], Check::Text, Support::Yes),
+    OptionSpec::new("sslkey", &[Place::Server, Place::UserMapping], Check::Text, Support::Yes),
+    OptionSpec::new("sslrootcert", SERVER, Check::Text, Support::Yes),
     OptionSpec::new("sslcrl", SERVER, Check::Text, Support::No),
     OptionSpec::new("target_session_attrs", SERVER, Check::Text, Support::No),
     OptionSpec::new("fdw_startup_cost", SERVER, Check::Text, NO_COSTS),
@@ -153,35 +157,104 @@ const EXTREMES: &[Scalar] = &[
 ];
 const SUMMED: &[Scalar] = &[Scalar::Int2, Scalar::Int4, Scalar::Float4, Scalar::Float8];
 
-pub(crate) static CAPABILITIES: Capabilities = Capabilities {
-    dialect: &PostgresDialect,
-    label: "Remote SQL",
-    comparisons: &Comparison::ALL,
-    lists: true,
-    logic: &[Logic::And, Logic::Or, Logic::Not, Logic::IsNull, Logic::Truth],
-    equal: COMPARED,
-    ordered: COMPARED,
-    grouped: GROUPED,
-    aggregates: &[
-        Aggregate { name: "count", of: &[] },
-        Aggregate { name: "sum", of: SUMMED },
-        Aggregate { name: "avg", of: SUMMED },
-        Aggregate { name: "min", of: EXTREMES },
-        Aggregate { name: "max", of: EXTREMES },
-    ],
-    limit: true,
-    sort: true,
-    prunes: false,
-};
+const INTEGERS: &[Scalar] = &[Scalar::Int2, Scalar::Int4, Scalar::Int8];
+const NUMBERS: &[Scalar] = &[Scalar::Int2, Scalar::Int4, Scalar::Int8, Scalar::Float4, Scalar::Float8];
+const INT4: &[Scalar] = &[Scalar::Int4];
+const TEXT: &[Scalar] = &[Scalar::Text, Scalar::Varchar];
+const FLOAT8: &[Scalar] = &[Scalar::Float8];
+const MOMENTS: &[Scalar] = &[Scalar::Date, Scalar::Timestamp];
+
+/// Not among them: what depends on a time zone, a collation, or settings.
+const FUNCTIONS: &[Function] = &[
+    Function::new(&["+", "-", "*", "/"], &[NUMBERS, NUMBERS]),
+    Function::new(&["%"], &[INTEGERS, INTEGERS]),
+    Function::new(&["-", "abs"], &[NUMBERS]),
+    Function::new(&["floor", "ceil", "ceiling"], &[FLOAT8]),
+    Function::new(&["||"], &[TEXT, TEXT]),
+    Function::new(&["length", "char_length", "character_length"], &[TEXT]),
+    Function::new(&["left", "right", "substr", "substring"], &[TEXT, INT4]),
+    Function::new(&["substr", "substring"], &[TEXT, INT4, INT4]),
+    Function::new(&["date_trunc"], &[TEXT, &[Scalar::Timestamp]]),
+    Function::new(&["date_trunc"], &[TEXT, &[Scalar::Timestamptz], TEXT]),
+    Function::new(&["extract", "date_part"], &[TEXT, MOMENTS]),
+];
+
+const CASTS: &[(Scalar, Scalar)] = &[
+    (Scalar::Int2, Scalar::Int4),
+    (Scalar::Int2, Scalar::Int8),
+    (Scalar::Int4, Scalar::Int8),
+    (Scalar::Int4, Scalar::Int2),
+    (Scalar::Int8, Scalar::Int4),
+    (Scalar::Int8, Scalar::Int2),
+    (Scalar::Int2, Scalar::Float8),
+    (Scalar::Int4, Scalar::Float8),
+    (Scalar::Int8, Scalar::Float8),
+    (Scalar::Float4, Scalar::Float8),
+    (Scalar::Int2, Scalar::Text),
+    (Scalar::Int4, Scalar::Text),
+    (Scalar::Int8, Scalar::Text),
+    (Scalar::Numeric, Scalar::Int4),
+    (Scalar::Numeric, Scalar::Int8),
+    (Scalar::Date, Scalar::Timestamp),
+    (Scalar::Timestamp, Scalar::Date),
+];
+
+pub(crate) static CAPABILITIES: Capabilities = capabilities(&PostgresDialect);
+/// Of another Tidemill.
+pub(crate) static OF_TIDEMILL: Capabilities = capabilities(&TidemillDialect);
+
+const fn capabilities(dialect: &'static dyn Dialect) -> Capabilities {
+    Capabilities {
+        dialect,
+        label: "Remote SQL",
+        comparisons: &Comparison::ALL,
+        lists: true,
+        logic: &[Logic::And, Logic::Or, Logic::Not, Logic::IsNull, Logic::Truth],
+        equal: COMPARED,
+        ordered: COMPARED,
+        grouped: GROUPED,
+        aggregates: &[
+            Aggregate { name: "count", of: &[] },
+            Aggregate { name: "sum", of: SUMMED },
+            Aggregate { name: "avg", of: SUMMED },
+            Aggregate { name: "min", of: EXTREMES },
+            Aggregate { name: "max", of: EXTREMES },
+        ],
+        limit: true,
+        sort: true,
+        functions: FUNCTIONS,
+        casts: CASTS,
+        cases: true,
+        prunes: false,
+    }
+}
 
 pub fn connector(name: &str, server: &Options, mapping: &Options) -> Result<Arc<dyn Connector>> {
-    let (config, address) = config(server, mapping)?;
+    connector_with(&CAPABILITIES, true, name, server, mapping)
+}
+
+/// Another Tidemill.
+pub fn of_tidemill(name: &str, server: &Options, mapping: &Options) -> Result<Arc<dyn Connector>> {
+    connector_with(&OF_TIDEMILL, false, name, server, mapping)
+}
+
+fn connector_with(
+    capabilities: &'static Capabilities,
+    is_postgres: bool,
+    name: &str,
+    server: &Options,
+    mapping: &Options,
+) -> Result<Arc<dyn Connector>> {
+    let (mut config, address) = config(server, mapping)?;
+    let (tls, ssl_mode) = Tls::new(server, mapping)?;
+    config.ssl_mode(ssl_mode);
     let connect_timeout = match number(server, "connect_timeout")? {
         None | Some(0) => CONNECT_TIMEOUT,
         Some(seconds) => Duration::from_secs(seconds),
     };
     let keeps = server.get("keep_connections").and_then(parse_bool).unwrap_or(true);
-    Ok(Arc::new(Postgres { pool: Arc::new(Pool::new(name, address, config, connect_timeout, keeps)) }))
+    let pool = Arc::new(Pool::new(name, address, config, tls, connect_timeout, keeps));
+    Ok(Arc::new(Postgres { capabilities, is_postgres, pool }))
 }
 
 fn config(server: &Options, mapping: &Options) -> Result<(Config, String)> {
@@ -238,13 +311,16 @@ fn number(options: &Options, name: &str) -> Result<Option<u64>> {
 
 #[derive(Debug)]
 struct Postgres {
+    capabilities: &'static Capabilities,
+    /// Rather than a Tidemill, which exports no snapshots and writes to foreign tables in no transaction block.
+    is_postgres: bool,
     pool: Arc<Pool>,
 }
 
 #[async_trait]
 impl Connector for Postgres {
     fn capabilities(&self) -> &'static Capabilities {
-        &CAPABILITIES
+        self.capabilities
     }
 
     fn rows(
@@ -255,6 +331,7 @@ impl Connector for Postgres {
         shared: Option<Arc<Shared>>,
         counted: Box<dyn Fn(usize) + Send + Sync>,
     ) -> SendableRecordBatchStream {
+        let shared = shared.filter(|_| self.is_postgres);
         scan::rows(Arc::clone(&self.pool), query, schema, batch_rows, shared, counted)
     }
 
@@ -265,5 +342,17 @@ impl Connector for Postgres {
         _: &Options,
     ) -> Result<Option<Vec<ImportedTable>>> {
         import::tables(&self.pool, schema, selection).await
+    }
+
+    async fn probe(&self) -> Result<()> {
+        self.pool.probe().await
+    }
+
+    fn connections(&self) -> usize {
+        self.pool.connections()
+    }
+
+    async fn begin(&self) -> Result<Box<dyn Writer>> {
+        Ok(Box::new(write::Transaction::begin(&self.pool, self.is_postgres).await?))
     }
 }

@@ -4,12 +4,14 @@
 //! the scans more to do.
 
 pub mod aggregate;
+pub mod eager;
 pub mod top_k;
 
 use std::any::Any;
 use std::sync::Arc;
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{ScalarValue, config_err};
 use datafusion::error::Result;
 use datafusion::physical_expr::expressions::{Column, Literal};
@@ -24,7 +26,7 @@ use crate::scan::ForeignScanExec;
 
 /// All rules, in their order; they come after those of DataFusion.
 pub fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
-    vec![Arc::new(aggregate::PartialAggregates), Arc::new(top_k::TopK)]
+    vec![Arc::new(aggregate::PartialAggregates), Arc::new(eager::EagerAggregates), Arc::new(top_k::TopK)]
 }
 
 /// What is left to the servers. The rules find it in the configuration of the session.
@@ -33,12 +35,14 @@ pub struct Pushdown {
     /// Conditions, and LIMIT.
     pub filters: bool,
     pub aggregates: bool,
+    /// Aggregates below joins.
+    pub eager_aggregates: bool,
     pub top_k: bool,
 }
 
 impl Default for Pushdown {
     fn default() -> Self {
-        Self { filters: true, aggregates: true, top_k: true }
+        Self { filters: true, aggregates: true, eager_aggregates: true, top_k: true }
     }
 }
 
@@ -76,28 +80,33 @@ impl ExtensionOptions for Pushdown {
 }
 
 /// The name of what values are compared by where their bytes don't say it.
-const SORT_KEY: &str = "sort_key";
+pub(crate) const SORT_KEY: &str = "sort_key";
 
 /// What an expression is, if it is no more than this.
 #[derive(Debug, Clone)]
-enum Source {
+pub(crate) enum Source {
     /// A column of the node below, or the key of one.
     Column {
         index: usize,
         keyed: bool,
     },
     Constant(ScalarValue),
+    /// Of columns of the node below.
+    Expression(Arc<dyn PhysicalExpr>),
 }
 
 impl Source {
-    fn of(expr: &Arc<dyn PhysicalExpr>) -> Option<Self> {
+    pub(crate) fn of(expr: &Arc<dyn PhysicalExpr>) -> Option<Self> {
         if let Some(column) = expr.downcast_ref::<Column>() {
             return Some(Source::Column { index: column.index(), keyed: false });
         }
         if let Some(literal) = expr.downcast_ref::<Literal>() {
             return Some(Source::Constant(literal.value().clone()));
         }
-        let call = expr.downcast_ref::<ScalarFunctionExpr>().filter(|call| call.name() == SORT_KEY)?;
+        let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>().filter(|call| call.name() == SORT_KEY)
+        else {
+            return Some(Source::Expression(Arc::clone(expr)));
+        };
         match (Self::of(call.args().first()?)?, call.args().len()) {
             (Source::Column { index, .. }, 1) => Some(Source::Column { index, keyed: true }),
             _ => None,
@@ -105,12 +114,28 @@ impl Source {
     }
 
     /// The same in terms of what is below a projection.
-    fn below(&self, projection: &ProjectionExec) -> Option<Self> {
-        let Source::Column { index, keyed } = self else { return Some(self.clone()) };
+    pub(crate) fn below(&self, projection: &ProjectionExec) -> Option<Self> {
+        let (index, keyed) = match self {
+            Source::Column { index, keyed } => (index, keyed),
+            Source::Constant(_) => return Some(self.clone()),
+            Source::Expression(expr) => {
+                let replace = |expr: Arc<dyn PhysicalExpr>| {
+                    let found = expr.downcast_ref::<Column>().and_then(|c| projection.expr().get(c.index()));
+                    Ok(match found {
+                        // What takes its place is in terms of the node below already.
+                        Some(below) => {
+                            Transformed::new(Arc::clone(&below.expr), true, TreeNodeRecursion::Jump)
+                        }
+                        None => Transformed::no(expr),
+                    })
+                };
+                return Self::of(&Arc::clone(expr).transform_down(replace).data().ok()?);
+            }
+        };
         Some(match Source::of(&projection.expr().get(*index)?.expr)? {
             Source::Column { index, keyed: below } => Source::Column { index, keyed: *keyed || below },
-            Source::Constant(_) if *keyed => return None,
-            constant => constant,
+            _ if *keyed => return None,
+            other => other,
         })
     }
 }

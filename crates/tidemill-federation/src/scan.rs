@@ -3,9 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
+use arrow::record_batch::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
@@ -15,10 +16,16 @@ use datafusion::physical_plan::metrics::{
 };
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
-use futures::StreamExt;
+use futures::{StreamExt, stream};
+use tidemill_sql::planner::plan_error;
+use tidemill_sql::types::Type;
 
 use crate::connector::{Capabilities, Connector, RemoteColumn, RemoteQuery};
 use crate::dialect::{Dialect, Operand};
+use crate::expression::Writer;
+use crate::health::is_absence;
+use crate::node::{DeadNodes, Member, Node, Nodes, State};
+use crate::pushdown::Source;
 use crate::snapshot::Snapshots;
 use crate::table::{ForeignColumn, TableDefinition};
 
@@ -74,7 +81,7 @@ impl RemoteSelect {
 
     /// What it is selected from.
     pub fn relation<D: Dialect + ?Sized>(&self, dialect: &D) -> String {
-        dialect.relation(&self.table.remote_schema, &self.table.remote_table)
+        self.table.relation(dialect)
     }
 
     fn remote(&self, place: usize) -> RemoteColumn {
@@ -86,6 +93,40 @@ impl RemoteSelect {
     pub fn column(&self, index: usize, capabilities: &Capabilities) -> Option<Operand> {
         let column = self.table.columns.get(*self.columns.get(index)?)?;
         Some(Operand { sql: capabilities.dialect.name(&column.remote), ty: column.ty, value: None })
+    }
+
+    /// A value of a row, as one of this type.
+    pub(crate) fn value(&self, source: &Source, ty: Type, capabilities: &Capabilities) -> Option<String> {
+        match source {
+            Source::Column { index, keyed: false } => {
+                let found = self.column(*index, capabilities)?;
+                (found.ty.oid() == ty.oid()).then_some(found.sql)
+            }
+            Source::Constant(value) if value.data_type() == ty.arrow() => {
+                capabilities.dialect.literal(value, ty)
+            }
+            Source::Expression(expr) => {
+                let found = self.writer(capabilities).operand(expr)?;
+                (found.ty.oid() == ty.oid()).then_some(found.sql)
+            }
+            _ => None,
+        }
+    }
+
+    /// What writes expressions over the columns of the scan.
+    pub fn writer<'a>(&'a self, capabilities: &'a Capabilities) -> Writer<'a> {
+        let fields = self.columns.iter().filter_map(|place| self.table.columns.get(*place));
+        let fields: Vec<_> = fields.map(|column| column.ty.field(&column.name)).collect();
+        Writer { select: self, capabilities, schema: Arc::new(Schema::new(fields)) }
+    }
+
+    /// A column or an expression as what it is there.
+    pub(crate) fn operand(&self, source: &Source, capabilities: &Capabilities) -> Option<Operand> {
+        match source {
+            Source::Column { index, keyed: false } => self.column(*index, capabilities),
+            Source::Expression(expr) => self.writer(capabilities).operand(expr),
+            _ => None,
+        }
     }
 
     /// A column as something to sort by; `None` if it is sorted in another way there.
@@ -100,8 +141,17 @@ impl RemoteSelect {
     }
 }
 
+/// Where a scan reads, and what happens if nobody is there.
+#[derive(Debug, Clone)]
+pub struct Place {
+    pub server: String,
+    pub member: Option<Member>,
+    pub dead_nodes: DeadNodes,
+}
+
 /// Reads the rows of a query that a foreign server runs.
 pub struct ForeignScanExec {
+    place: Arc<Place>,
     select: RemoteSelect,
     query: Arc<RemoteQuery>,
     connector: Arc<dyn Connector>,
@@ -122,6 +172,7 @@ impl ForeignScanExec {
         connector: Arc<dyn Connector>,
         schema: SchemaRef,
         batch_rows: usize,
+        place: Arc<Place>,
     ) -> Self {
         let properties = Arc::new(PlanProperties::new(
             EquivalenceProperties::new(schema),
@@ -131,12 +182,28 @@ impl ForeignScanExec {
         ));
         let query = Arc::new(select.query(connector.capabilities()));
         let metrics = ExecutionPlanMetricsSet::new();
-        Self { select, query, connector, batch_rows, properties, metrics }
+        Self { place, select, query, connector, batch_rows, properties, metrics }
     }
 
     /// The same server and table, asked for something else.
     pub fn with_select(&self, select: RemoteSelect, schema: SchemaRef) -> Self {
-        Self::new(select, Arc::clone(&self.connector), schema, self.batch_rows)
+        Self::new(select, Arc::clone(&self.connector), schema, self.batch_rows, Arc::clone(&self.place))
+    }
+
+    pub fn server(&self) -> &str {
+        &self.place.server
+    }
+
+    pub fn member(&self) -> Option<&Member> {
+        self.place.member.as_ref()
+    }
+
+    pub fn dead_nodes(&self) -> DeadNodes {
+        self.place.dead_nodes
+    }
+
+    pub fn query(&self) -> &Arc<RemoteQuery> {
+        &self.query
     }
 
     pub fn connector(&self) -> &Arc<dyn Connector> {
@@ -204,22 +271,81 @@ impl ExecutionPlan for ForeignScanExec {
         let baseline = BaselineMetrics::new(&self.metrics, partition);
         let bytes = MetricBuilder::new(&self.metrics).counter("remote_bytes", partition);
         let schema = self.schema();
+        let nodes = context.session_config().get_extension::<Nodes>();
+        let node = nodes.as_ref().and_then(|nodes| nodes.find(&self.query)).cloned();
+        let counting = node.clone();
+        let counted = move |count| {
+            bytes.add(count);
+            if let Some(node) = &counting {
+                node.count_bytes(count);
+            }
+        };
+        if let Some(node) = &node {
+            node.begin();
+        }
         let rows = Arc::clone(&self.connector).rows(
             Arc::clone(&self.query),
             Arc::clone(&schema),
             self.batch_rows,
             Snapshots::find(&context, &self.connector),
-            Box::new(move |count| bytes.add(count)),
+            Box::new(counted),
         );
-        let counted = rows.inspect(move |batch| {
-            if let Ok(batch) = batch {
-                baseline.record_output(batch.num_rows());
-            }
-        });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, counted)))
+        let reading = nodes.zip(node).map(|(nodes, node)| Reading { nodes, node });
+        let reported =
+            stream::unfold((rows, reading, baseline), |(mut rows, reading, baseline)| async move {
+                let batch = rows.next().await;
+                if let Some(Ok(batch)) = &batch {
+                    baseline.record_output(batch.num_rows());
+                }
+                let batch = match &reading {
+                    Some(reading) => reading.note(batch),
+                    None => batch,
+                };
+                Some((batch?, (rows, reading, baseline)))
+            });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, reported)))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())
+    }
+}
+
+/// A scan that the statement's report follows to its end.
+struct Reading {
+    nodes: Arc<Nodes>,
+    node: Arc<Node>,
+}
+
+impl Reading {
+    /// A server that is not there may be left out: then its rows end here.
+    fn note(&self, batch: Option<Result<RecordBatch>>) -> Option<Result<RecordBatch>> {
+        match batch {
+            Some(Ok(batch)) => {
+                self.node.count_rows(batch.num_rows());
+                Some(Ok(batch))
+            }
+            Some(Err(error)) => {
+                let error = plan_error(error);
+                let ended = match is_absence(&error) {
+                    true => self.nodes.skip(&self.node, error),
+                    false => {
+                        self.node.end(State::Failed, Some(error.clone()));
+                        Err(error)
+                    }
+                };
+                ended.err().map(|error| Err(DataFusionError::External(Box::new(error))))
+            }
+            None => {
+                self.node.end(State::Complete, None);
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.node.end(State::Stopped, None);
     }
 }

@@ -1,12 +1,16 @@
 //! A foreign server as one user sees it.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use tidemill_sql::{Result, SqlError, SqlState};
+use tokio::sync::Notify;
 
 use crate::connector::Connector;
+use crate::health::Health;
 use crate::option::Options;
+use crate::watched::Watched;
 use crate::wrapper::Wrapper;
 
 /// A server and the user mapping with which it is reached. A change of either makes another one of it.
@@ -16,6 +20,9 @@ pub struct Server {
     options: Options,
     mapping: Option<Options>,
     connector: OnceLock<Result<Arc<dyn Connector>>>,
+    /// `None`: nobody watches it.
+    health: Option<Arc<Health>>,
+    is_probed: AtomicBool,
 }
 
 /// Without the options, which have secrets.
@@ -32,7 +39,41 @@ impl Server {
         options: Options,
         mapping: Option<Options>,
     ) -> Self {
-        Self { name: name.into(), wrapper, options, mapping, connector: OnceLock::new() }
+        let (connector, health) = (OnceLock::new(), None);
+        Self {
+            name: name.into(),
+            wrapper,
+            options,
+            mapping,
+            connector,
+            health,
+            is_probed: AtomicBool::default(),
+        }
+    }
+
+    /// It is probed in the background; `suspected` asks for that at once.
+    pub fn watched(mut self, suspected: &Arc<Notify>) -> Self {
+        self.health = Some(Arc::new(Health::new(&self.name, Arc::clone(suspected))));
+        self
+    }
+
+    /// Whether it is there, if it is watched.
+    pub fn health(&self) -> Option<&Arc<Health>> {
+        self.health.as_ref()
+    }
+
+    /// False if a probe is under way.
+    pub fn begin_probe(&self) -> bool {
+        !self.is_probed.swap(true, Ordering::AcqRel)
+    }
+
+    pub fn end_probe(&self) {
+        self.is_probed.store(false, Ordering::Release);
+    }
+
+    /// Connections that are open.
+    pub fn connections(&self) -> usize {
+        self.connector.get().and_then(|found| found.as_ref().ok()).map_or(0, |found| found.connections())
     }
 
     /// What reaches it; an error if the user has no mapping.
@@ -47,6 +88,12 @@ impl Server {
                     .with_hint(format!("CREATE USER MAPPING FOR CURRENT_USER SERVER {} …", self.name)));
             }
         };
-        self.connector.get_or_init(|| (self.wrapper.connect)(&self.name, &self.options, mapping)).clone()
+        self.connector.get_or_init(|| self.connect(mapping)).clone()
+    }
+
+    fn connect(&self, mapping: &Options) -> Result<Arc<dyn Connector>> {
+        let connector = (self.wrapper.connect)(&self.name, &self.options, mapping)?;
+        let Some(health) = self.health.clone() else { return Ok(connector) };
+        Ok(Arc::new(Watched { connector, health }))
     }
 }

@@ -95,6 +95,9 @@ pub(crate) static CAPABILITIES: Capabilities = Capabilities {
     aggregates: AGGREGATES,
     limit: true,
     sort: true,
+    functions: &[],
+    casts: &[],
+    cases: false,
     prunes: false,
 };
 
@@ -117,6 +120,9 @@ static UTF_16: Capabilities = Capabilities {
     ],
     limit: true,
     sort: true,
+    functions: &[],
+    casts: &[],
+    cases: false,
     prunes: false,
 };
 

@@ -16,13 +16,16 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::ProjectionExec;
+use tidemill_sql::name::quote_literal;
 use tidemill_sql::types::Type;
 
 use crate::connector::Connector;
 use crate::deparse::Deparser;
+use crate::dialect::Dialect;
+use crate::node::{DeadNodes, Member};
 use crate::option::Options;
 use crate::pushdown::Pushdown;
-use crate::scan::{ForeignScanExec, RemoteSelect};
+use crate::scan::{ForeignScanExec, Place, RemoteSelect};
 
 /// A foreign table: what it is called and typed here, and there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -32,6 +35,8 @@ pub struct TableDefinition {
     /// Empty: a name without a schema.
     pub remote_schema: String,
     pub remote_table: String,
+    /// Nodes of a table there that has children itself: what is below them. Empty: all.
+    pub nodes: Vec<String>,
     pub options: Options,
 }
 
@@ -44,6 +49,17 @@ pub struct ForeignColumn {
 }
 
 impl TableDefinition {
+    /// What the other side calls it.
+    pub fn relation<D: Dialect + ?Sized>(&self, dialect: &D) -> String {
+        let relation = dialect.relation(&self.remote_schema, &self.remote_table);
+        if self.nodes.is_empty() {
+            return relation;
+        }
+        let nodes: Vec<_> =
+            self.nodes.iter().map(|node| quote_literal(node).trim_start().to_string()).collect();
+        format!("{relation} IN ({})", nodes.join(", "))
+    }
+
     pub fn schema(&self) -> Schema {
         Schema::new(self.columns.iter().map(|column| column.ty.field(&column.name)).collect::<Vec<_>>())
     }
@@ -55,6 +71,9 @@ pub struct ForeignTable {
     connector: Arc<dyn Connector>,
     schema: SchemaRef,
     pushdown: Pushdown,
+    server: String,
+    /// Of a child of a multi-tenant table.
+    member: Option<Member>,
 }
 
 impl fmt::Debug for ForeignTable {
@@ -66,7 +85,33 @@ impl fmt::Debug for ForeignTable {
 impl ForeignTable {
     pub fn new(definition: Arc<TableDefinition>, connector: Arc<dyn Connector>, pushdown: Pushdown) -> Self {
         let schema = Arc::new(definition.schema());
-        Self { definition, connector, schema, pushdown }
+        Self { definition, connector, schema, pushdown, server: String::new(), member: None }
+    }
+
+    /// On a server of this name, and the child of a multi-tenant table if it is one.
+    pub fn on(mut self, server: &str, member: Option<Member>) -> Self {
+        (self.server, self.member) = (server.to_string(), member);
+        self
+    }
+
+    /// The same table, of whose children there only some are wanted.
+    pub fn on_nodes(&self, nodes: Vec<String>) -> Self {
+        Self {
+            definition: Arc::new(TableDefinition { nodes, ..TableDefinition::clone(&self.definition) }),
+            connector: Arc::clone(&self.connector),
+            schema: Arc::clone(&self.schema),
+            pushdown: self.pushdown,
+            server: self.server.clone(),
+            member: self.member.clone(),
+        }
+    }
+
+    pub fn definition(&self) -> &Arc<TableDefinition> {
+        &self.definition
+    }
+
+    pub fn connector(&self) -> &Arc<dyn Connector> {
+        &self.connector
     }
 
     fn sends_limit(&self) -> bool {
@@ -144,7 +189,15 @@ impl TableProvider for ForeignTable {
         };
         let schema = Arc::new(self.schema.project(&columns)?);
         let batch_rows = session.config().batch_size();
-        let scan = ForeignScanExec::new(select, Arc::clone(&self.connector), Arc::clone(&schema), batch_rows);
+        let of_session = session.config().get_extension::<DeadNodes>();
+        let of_table = self.member.as_ref().map(|member| member.dead_nodes).unwrap_or_default();
+        let place = Place {
+            server: self.server.clone(),
+            member: self.member.clone(),
+            dead_nodes: of_session.map(|dead_nodes| *dead_nodes).unwrap_or_default().of_table(of_table),
+        };
+        let connector = Arc::clone(&self.connector);
+        let scan = ForeignScanExec::new(select, connector, Arc::clone(&schema), batch_rows, Arc::new(place));
         let Some(predicate) = conjunction(rest) else { return Ok(Arc::new(scan)) };
         let predicate = session.create_physical_expr(predicate, &Arc::clone(&schema).to_dfschema()?)?;
         let filtered = Arc::new(FilterExec::try_new(predicate, Arc::new(scan))?);

@@ -25,7 +25,7 @@ pub struct Wrapper {
 }
 
 /// All wrappers. Each is built in; `CREATE EXTENSION` of its name says so.
-pub static WRAPPERS: [Wrapper; 7] = [
+pub static WRAPPERS: [Wrapper; 9] = [
     Wrapper {
         name: "postgres_fdw",
         options: postgres::OPTIONS,
@@ -33,6 +33,22 @@ pub static WRAPPERS: [Wrapper; 7] = [
         needs_mapping: true,
         check: nothing_more,
         connect: postgres::connector,
+    },
+    Wrapper {
+        name: "pgspider_fdw",
+        options: postgres::OPTIONS,
+        capabilities: Some(&postgres::CAPABILITIES),
+        needs_mapping: true,
+        check: nothing_more,
+        connect: postgres::connector,
+    },
+    Wrapper {
+        name: "tidemill_fdw",
+        options: postgres::OPTIONS,
+        capabilities: Some(&postgres::OF_TIDEMILL),
+        needs_mapping: true,
+        check: nothing_more,
+        connect: postgres::of_tidemill,
     },
     Wrapper {
         name: "mysql_fdw",

@@ -24,6 +24,7 @@ use tidemill_sql::types::Type;
 use tidemill_sql::{Result, SqlError, SqlState};
 use tidemill_stream::stream::{StreamDefinition, StreamId, StreamTable};
 use tidemill_stream::view::{View, ViewId, ViewTable};
+use tokio::sync::Notify;
 
 pub use foreign::{
     ChildObject, ForeignServer, ForeignTable, ForeignTableColumn, ForeignTableObject,
@@ -188,6 +189,8 @@ pub struct Catalog {
     version: AtomicU64,
     /// Held by the statement that changes the catalog, from its checks to the end.
     pub change: tokio::sync::Mutex<()>,
+    /// Somebody found a foreign server dead: it is probed now.
+    pub suspected: Arc<Notify>,
 }
 
 impl Catalog {
@@ -206,6 +209,7 @@ impl Catalog {
             next_oid: Mutex::new(loaded.next_oid.max(FIRST_USER_OID)),
             version: AtomicU64::new(1),
             change: tokio::sync::Mutex::new(()),
+            suspected: Arc::default(),
         };
         catalog.install_server(ForeignServer::of_multi_tenant_tables()?);
         Ok((catalog, loaded))

@@ -1,6 +1,7 @@
 //! INSERT without a planner: rows of literals and parameters, or series, straight into event batches.
 
 mod fill;
+mod foreign;
 mod target;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use crate::server::Server;
 use tidemill_sql::value::ColumnBuilder;
 
 pub use fill::{Computed, Fill};
+pub use foreign::{ForeignTarget, rows_of};
 pub use target::{Place, Target};
 
 /// Rows of one generated series at most.

@@ -17,6 +17,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
 use parking_lot::Mutex;
 use sqlparser::ast;
+use tidemill_federation::node::Nodes;
 use tidemill_federation::pushdown::Pushdown;
 use tidemill_sql::function::cast;
 use tidemill_sql::planner::{self, SessionVars, plan_error};
@@ -44,6 +45,8 @@ pub struct Planner {
     snapshots: Arc<Snapshots>,
     /// How many views the query that is planned is inside of.
     depth: usize,
+    /// Instead of what the session's settings say.
+    pushdown: Option<Pushdown>,
     /// The user's relations that were looked up.
     reads: Arc<Mutex<Vec<String>>>,
 }
@@ -58,12 +61,17 @@ impl Planner {
     pub fn new(server: &Arc<Server>, mut vars: SessionVars, session: SessionInfo) -> Self {
         let snapshots = Arc::new(Snapshots::new(Arc::clone(server), session));
         vars.objects = Arc::clone(&snapshots) as _;
-        Self { server: Arc::clone(server), vars, snapshots, depth: 0, reads: Arc::default() }
+        Self { server: Arc::clone(server), vars, snapshots, depth: 0, pushdown: None, reads: Arc::default() }
     }
 
     /// What is left to foreign servers.
     pub fn pushdown(&self) -> Pushdown {
-        self.snapshots.session().settings.current().pushdown
+        self.pushdown.unwrap_or(self.snapshots.session().settings.current().pushdown)
+    }
+
+    /// As this one, whatever the settings keep from foreign servers.
+    pub fn leaving_all_to_servers(self) -> Self {
+        Self { pushdown: Some(Pushdown::default()), ..self }
     }
 
     /// The schemas that the session looks names up in.
@@ -77,6 +85,8 @@ impl Planner {
         state.config_mut().set_extension(Arc::clone(&self.snapshots));
         state.config_mut().options_mut().extensions.insert(self.vars.clone());
         state.config_mut().options_mut().extensions.insert(self.pushdown());
+        let dead_nodes = self.snapshots.session().settings.current().dead_nodes;
+        state.config_mut().set_extension(Arc::new(dead_nodes));
         state.mark_start_execution();
         state
     }
@@ -152,6 +162,8 @@ pub struct Running {
     pub stream: SendableRecordBatchStream,
     /// What its functions have changed in the session is to be taken over at its end.
     pub snapshots: Option<Arc<Snapshots>>,
+    /// The foreign tables that it reads.
+    pub nodes: Option<Arc<Nodes>>,
 }
 
 /// What a query sees: the snapshot of its transaction, or one of the moment, and what the transaction has written.
@@ -192,6 +204,7 @@ pub struct Ready {
     fields: Fields,
     context: TaskContext,
     snapshots: Option<Arc<Snapshots>>,
+    nodes: Option<Arc<Nodes>>,
 }
 
 /// As [`run`], up to the start.
@@ -204,6 +217,30 @@ pub async fn ready(
     memory_limit_bytes: usize,
 ) -> Result<Ready> {
     let fields = plan.schema().fields().clone();
+    let physical = physical(&state, plan, parameters).await?;
+    let snapshot = reads.snapshot(server, &state_views(&physical))?;
+    let mut config = state.config().clone().with_extension(snapshot);
+    if let Some(foreign) = tidemill_federation::snapshot::Snapshots::of(&physical) {
+        config.set_extension(Arc::new(foreign));
+    }
+    let nodes = Nodes::of(&physical).map(Arc::new);
+    if let Some(nodes) = &nodes {
+        config.set_extension(Arc::clone(nodes));
+    }
+    *state.config_mut() = config;
+    let pool = QueryMemory::new(Arc::clone(&server.memory), memory_limit_bytes);
+    let runtime = RuntimeEnvBuilder::from_runtime_env(state.runtime_env()).with_memory_pool(Arc::new(pool));
+    let context = TaskContext::from(&state).with_runtime(runtime.build_arc().map_err(plan_error)?);
+    let snapshots = state.config().get_extension::<Snapshots>();
+    Ok(Ready { physical, fields, context, snapshots, nodes })
+}
+
+/// A plan with the values of its parameters, as it is carried out.
+pub async fn physical(
+    state: &SessionState,
+    plan: LogicalPlan,
+    parameters: Vec<ScalarValue>,
+) -> Result<Arc<dyn ExecutionPlan>> {
     let plan = match parameters.is_empty() {
         true => plan,
         false => {
@@ -211,23 +248,12 @@ pub async fn ready(
             plan.with_param_values(ParamValues::List(parameters)).map_err(plan_error)?
         }
     };
-    let physical = state.create_physical_plan(&plan).await.map_err(plan_error)?;
-    let snapshot = reads.snapshot(server, &state_views(&physical))?;
-    let mut config = state.config().clone().with_extension(snapshot);
-    if let Some(foreign) = tidemill_federation::snapshot::Snapshots::of(&physical) {
-        config.set_extension(Arc::new(foreign));
-    }
-    *state.config_mut() = config;
-    let pool = QueryMemory::new(Arc::clone(&server.memory), memory_limit_bytes);
-    let runtime = RuntimeEnvBuilder::from_runtime_env(state.runtime_env()).with_memory_pool(Arc::new(pool));
-    let context = TaskContext::from(&state).with_runtime(runtime.build_arc().map_err(plan_error)?);
-    let snapshots = state.config().get_extension::<Snapshots>();
-    Ok(Ready { physical, fields, context, snapshots })
+    state.create_physical_plan(&plan).await.map_err(plan_error)
 }
 
 impl Ready {
     pub fn run(self) -> Result<Running> {
-        let Self { physical, fields, context, snapshots } = self;
+        let Self { physical, fields, context, snapshots, nodes } = self;
         let stream =
             datafusion::physical_plan::execute_stream(physical, Arc::new(context)).map_err(plan_error)?;
         let schema = named_types(&fields, &stream.schema());
@@ -238,7 +264,7 @@ impl Ready {
             Ok(RecordBatch::try_new_with_options(Arc::clone(&relabelled), columns, &options)?)
         });
         let stream = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), batches));
-        Ok(Running { schema, stream, snapshots })
+        Ok(Running { schema, stream, snapshots, nodes })
     }
 }
 

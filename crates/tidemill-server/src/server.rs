@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionState;
 use parking_lot::RwLock;
 use rand::RngCore;
+use tidemill_federation::keepalive::Keepalive;
 use tidemill_sql::{Result, SqlError, SqlState, parse, planner};
 use tidemill_stream::disk::{Disk, RealDisk, atomic_write, read_file};
 use tidemill_stream::engine::{Engine, Fatal, Options};
@@ -66,6 +68,8 @@ pub struct Server {
     /// Microseconds since 1970.
     pub started_us: i64,
     shutdown: watch::Sender<bool>,
+    /// Probes the foreign servers.
+    _keepalive: SpawnedTask<()>,
 }
 
 /// How long sessions may take to end when the server stops.
@@ -111,7 +115,12 @@ impl Server {
         }
         for (oid, object) in loaded.servers {
             let mappings = loaded.user_mappings.iter().filter(|(_, mapping)| mapping.server == oid);
-            catalog.install_server(ForeignServer::new(oid, object, mappings.cloned().collect())?);
+            catalog.install_server(ForeignServer::new(
+                oid,
+                object,
+                mappings.cloned().collect(),
+                &catalog.suspected,
+            )?);
         }
         for (oid, object) in loaded.foreign_tables {
             catalog.install(Relation::Foreign(Arc::new(ForeignTable::new(oid, object))));
@@ -125,6 +134,7 @@ impl Server {
             engine_views.push(Arc::clone(&view.view));
             catalog.install(Relation::View(Arc::new(view)));
         }
+        let keepalive = keepalive(&config.settings, &catalog);
         let (shutdown, _) = watch::channel(false);
         let stop = shutdown.clone();
         let fatal = Fatal::new(move |_| {
@@ -155,6 +165,7 @@ impl Server {
             mock_secret,
             started_us: planner::vars::now_us(),
             shutdown,
+            _keepalive: keepalive,
         };
         Ok((Arc::new(server), shown))
     }
@@ -273,6 +284,18 @@ impl Server {
     pub fn disk_bytes(&self) -> u64 {
         self.engine.disk_bytes() + self.catalog.disk_bytes()
     }
+}
+
+/// Asks the foreign servers in the background whether they are there, until it is dropped.
+fn keepalive(settings: &Settings, catalog: &Arc<Catalog>) -> SpawnedTask<()> {
+    let keepalive = Keepalive {
+        interval: settings.node_check_interval(),
+        timeout: settings.node_check_timeout(),
+        suspected: Arc::clone(&catalog.suspected),
+    };
+    let catalog = Arc::clone(catalog);
+    let servers = move || catalog.servers().iter().map(|server| Arc::clone(server.reached())).collect();
+    SpawnedTask::spawn(keepalive.run(servers, SUPERUSER))
 }
 
 /// What queries put on disk is in a folder of the data directory, and nothing in it outlives the server.

@@ -7,6 +7,7 @@ mod cursor;
 mod execute;
 mod explain;
 mod extended;
+mod foreign;
 pub mod interrupt;
 mod modify;
 mod prepared;
@@ -24,9 +25,10 @@ pub(crate) use rows::format_of;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use datafusion::execution::session_state::SessionState;
+use tidemill_federation::node::Nodes;
 use tidemill_sql::objects::NoObjects;
 use tidemill_sql::planner::{SessionVars, vars};
 use tidemill_sql::statement::Parsed;
@@ -79,6 +81,12 @@ pub struct Session {
     busy: bool,
     /// The server's end of the connection.
     server_address: Option<SocketAddr>,
+    /// The foreign tables that the last query that had any has read.
+    nodes: Option<Arc<Nodes>>,
+    /// Those of queries that may have something to say yet: of cursors, for example.
+    reading: Vec<Weak<Nodes>>,
+    /// What the statement has left out, besides.
+    missing: Vec<SqlError>,
 }
 
 /// Texts of inserts whose plans a session keeps.
@@ -148,6 +156,9 @@ impl Session {
             activity: Arc::clone(&entry.activity),
             busy: false,
             server_address: connection.server,
+            nodes: None,
+            reading: Vec::new(),
+            missing: Vec::new(),
         }
     }
 
@@ -256,10 +267,12 @@ impl Session {
     /// The time limit counts from the first message to the end of Execute.
     async fn guarded_extended(&mut self, wire: &mut Wire, message: Frontend) -> Step {
         let executes = matches!(message, Frontend::Execute { .. });
+        let interrupt = Arc::clone(&self.interrupt);
         if self.deadline.is_none() {
+            // What came while nothing ran is for nothing, as in PostgreSQL.
+            interrupt.forget_cancel();
             self.deadline = self.statement_deadline();
         }
-        let interrupt = Arc::clone(&self.interrupt);
         let deadline = self.deadline;
         let done = {
             let work = std::pin::pin!(self.extended(wire, message));
@@ -276,6 +289,7 @@ impl Session {
     async fn simple(&mut self, wire: &mut Wire, text: &str) -> std::result::Result<(), Closed> {
         self.portals.remove("");
         let interrupt = Arc::clone(&self.interrupt);
+        interrupt.forget_cancel();
         if !matches!(self.transaction, Transaction::Failed(_))
             && let Some(plan) = self.cached_insert(text)
         {
@@ -340,6 +354,7 @@ impl Session {
         if is_last && let Err(error) = self.end_implicit().await {
             return Ok(Err(error));
         }
+        self.warn_of_nodes(wire);
         outcome.complete(wire);
         Ok(Ok(()))
     }
@@ -362,6 +377,8 @@ impl Session {
             tracing::error!(message = error.message, "an internal error");
         }
         backend::error_response(&mut wire.out, Severity::Error, error);
+        // There is no answer from which something could be missing.
+        self.nodes.iter().for_each(|nodes| drop(nodes.warnings()));
         self.fail_transaction();
     }
 
@@ -412,6 +429,26 @@ impl Session {
                 backend::notice_response(&mut wire.out, &notice);
             }
         }
+    }
+
+    /// A query that reads foreign tables begins.
+    fn follow_nodes(&mut self, nodes: Option<&Arc<Nodes>>) {
+        if let Some(nodes) = nodes {
+            self.reading.push(Arc::downgrade(nodes));
+            self.nodes = Some(Arc::clone(nodes));
+        }
+    }
+
+    /// Tells what is missing from the answers so far.
+    fn warn_of_nodes(&mut self, wire: &mut Wire) {
+        let mut warnings = std::mem::take(&mut self.missing);
+        self.reading.retain(|nodes| {
+            let Some(nodes) = nodes.upgrade() else { return false };
+            warnings.extend(nodes.warnings());
+            true
+        });
+        let notice = |body| Notice { severity: Severity::Warning, body };
+        self.notices(wire, warnings.into_iter().map(notice).collect());
     }
 
     fn level(&self) -> Level {
@@ -469,6 +506,7 @@ impl Session {
                 .filter_map(|(name, portal)| Some((name.clone(), portal.declared.clone()?)))
                 .collect(),
             statements: self.statements.iter().map(|(name, p)| (name.clone(), Arc::clone(p))).collect(),
+            nodes: self.nodes.clone(),
         };
         Planner::new(&self.server, vars, info)
     }

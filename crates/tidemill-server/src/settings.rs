@@ -113,9 +113,8 @@ impl Settings {
         let value = setting.kind.parse(setting.name, text)?;
         self.notices.extend(name::effect_of(setting));
         // An older form of another setting.
-        if setting.name == "synchronous_stream_insert" {
-            let level = if value == Value::Bool(true) { "sync_commit" } else { "async" };
-            return self.put("stream_insert_level", level, source);
+        if let Some(form) = name::older_form(setting.name) {
+            return self.put(form.of, if value == Value::Bool(true) { form.on } else { form.off }, source);
         }
         self.assign(setting.name, value, source);
         Ok(())
@@ -173,6 +172,14 @@ impl Settings {
 
     pub fn commit_delay(&self) -> Duration {
         self.duration("commit_delay")
+    }
+
+    pub fn node_check_interval(&self) -> Duration {
+        self.duration("node_check_interval")
+    }
+
+    pub fn node_check_timeout(&self) -> Duration {
+        self.duration("node_check_timeout")
     }
 
     /// One of PostgreSQL's names of message levels.

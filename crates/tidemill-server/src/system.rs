@@ -15,6 +15,7 @@ mod keyword;
 mod language;
 mod listing;
 mod namespace;
+mod node;
 mod objects;
 mod pipelinedb;
 mod procedure;
@@ -45,6 +46,7 @@ pub use table::SystemTable;
 pub const PG_CATALOG: &str = "pg_catalog";
 pub const INFORMATION_SCHEMA: &str = "information_schema";
 pub const PIPELINEDB: &str = "pipelinedb";
+pub const TIDEMILL: &str = "tidemill";
 
 /// The first number of our own system relations: above what `initdb` gives out, below the users' objects.
 const FIRST_OWN_OID: u32 = 15_000;
@@ -164,7 +166,7 @@ fn fillers() -> HashMap<(&'static str, &'static str), Fill> {
 
 /// The relations that PostgreSQL does not have, in the order in which they are numbered: add at the end.
 fn own() -> Vec<SystemRelation> {
-    pipelinedb::relations()
+    pipelinedb::relations().into_iter().chain(node::relations()).collect()
 }
 
 /// A few lines of a file: which function fills which relation.

@@ -1,6 +1,6 @@
 //! The catalog in the eyes of the planner: the schemas, and which of them a name without one is looked up in.
 
-mod foreign;
+pub mod foreign;
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use tidemill_stream::stream::read_of_stream;
 
 use crate::catalog::{Catalog, ForeignTable, PlainView, Relation};
 use crate::query::Planner;
-use crate::system::{self, INFORMATION_SCHEMA, PG_CATALOG, PIPELINEDB, SystemTable};
+use crate::system::{self, INFORMATION_SCHEMA, PG_CATALOG, PIPELINEDB, SystemTable, TIDEMILL};
 
 pub const DATABASE: &str = "tidemill";
 /// The schema of streams, views and tables.
 pub const SCHEMA: &str = "public";
 /// All schemas that there are.
-pub const SCHEMAS: [&str; 4] = [SCHEMA, PG_CATALOG, INFORMATION_SCHEMA, PIPELINEDB];
+pub const SCHEMAS: [&str; 5] = [SCHEMA, PG_CATALOG, INFORMATION_SCHEMA, PIPELINEDB, TIDEMILL];
 
 /// Whether a query may name a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -187,7 +187,7 @@ impl SchemaProvider for Lookup {
 }
 
 /// The error for a node filter on what has no nodes.
-fn no_nodes(name: &str, exists: bool) -> SqlError {
+pub fn no_nodes(name: &str, exists: bool) -> SqlError {
     match exists {
         true => {
             let message = format!("\"{name}\" is not a multi-tenant table");

@@ -60,7 +60,7 @@ pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
         };
         let part = &part[first..=last];
         let start = positions.char_at(part[0].span.start);
-        let part = node::without_node_filters(token::scanned(part, &positions)?, &positions)?;
+        let part = node::without_node_filters(token::scanned(part, &positions)?);
         let parsed = StatementParser::new(&positions, &part).parse().map_err(|e| e.moved_by(start))?;
         statements.push(Parsed { offset: start, ..parsed });
     }

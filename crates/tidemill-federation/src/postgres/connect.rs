@@ -8,15 +8,18 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tidemill_sql::{Result, SqlError, SqlState};
 use tokio::task::JoinHandle;
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::{Client, Config};
 
 use super::error::not_connected;
+use super::tls::Tls;
 
 /// Connections of a server at most.
 const CONNECTIONS_MAX: usize = 100;
 /// Connections that are kept for the next query at most, and for how long.
 const IDLE_MAX: usize = 16;
 const IDLE_FOR: Duration = Duration::from_secs(300);
+/// What the connection of the probe adds to its `application_name`.
+const PROBE: &str = "keep-alive";
 /// What texts of dates and numbers mean must not depend on that server's settings; names are looked up as they are written.
 const SET_UP: &str = "SET search_path = pg_catalog; SET timezone = 'UTC'; SET datestyle = ISO; \
                       SET intervalstyle = postgres; SET extra_float_digits = 3";
@@ -28,9 +31,12 @@ pub struct Pool {
     /// Where it is, as messages say it.
     address: String,
     config: Config,
+    pub tls: Tls,
     connect_timeout: Duration,
     keeps: bool,
     idle: Mutex<Vec<(Instant, Connection)>>,
+    /// The connection of the probe.
+    probe: Mutex<Option<Connection>>,
     open: Arc<AtomicUsize>,
 }
 
@@ -69,11 +75,12 @@ impl Pool {
         server: &str,
         address: String,
         config: Config,
+        tls: Tls,
         connect_timeout: Duration,
         keeps: bool,
     ) -> Self {
-        let (idle, open) = (Mutex::default(), Arc::default());
-        Self { server: server.to_string(), address, config, connect_timeout, keeps, idle, open }
+        let (idle, probe, open) = Default::default();
+        Self { server: server.to_string(), address, config, tls, connect_timeout, keeps, idle, probe, open }
     }
 
     /// A connection that was kept, or a new one.
@@ -89,8 +96,33 @@ impl Pool {
         }
     }
 
+    /// A round trip on the connection of the probe, or on a new one if that is lost.
+    pub async fn probe(&self) -> Result<()> {
+        let kept = self.probe.lock().take();
+        if let Some(kept) = kept
+            && kept.client.batch_execute("").await.is_ok()
+        {
+            *self.probe.lock() = Some(kept);
+            return Ok(());
+        }
+        let mut config = self.config.clone();
+        let name = config.get_application_name().unwrap_or_default().to_string();
+        config.application_name(format!("{name} {PROBE}"));
+        let connection = self.connect_as(&config).await?;
+        *self.probe.lock() = Some(connection);
+        Ok(())
+    }
+
+    pub fn connections(&self) -> usize {
+        self.open.load(Ordering::Acquire)
+    }
+
     /// A new connection.
     pub async fn connect(&self) -> Result<Connection> {
+        self.connect_as(&self.config).await
+    }
+
+    async fn connect_as(&self, config: &Config) -> Result<Connection> {
         let counted = Counted(Arc::clone(&self.open));
         if self.open.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
             let message = format!("too many connections to server \"{}\"", self.server);
@@ -98,7 +130,7 @@ impl Pool {
                 .with_detail(format!("There are {CONNECTIONS_MAX}, which is the limit.")));
         }
         let opened = async {
-            let (client, connection) = self.config.connect(NoTls).await?;
+            let (client, connection) = config.connect(self.tls.clone()).await?;
             // It ends with the client, or is aborted with the connection.
             let driver = tokio::spawn(async move {
                 if let Err(error) = connection.await {

@@ -10,6 +10,31 @@ use crate::dialect::{Comparison, Dialect, Operand};
 #[derive(Debug)]
 pub struct PostgresDialect;
 
+/// As PostgreSQL's, where texts are compared by their bytes always.
+#[derive(Debug)]
+pub struct TidemillDialect;
+
+impl Dialect for TidemillDialect {
+    fn relation(&self, schema: &str, table: &str) -> String {
+        PostgresDialect.relation(schema, table)
+    }
+
+    fn literal(&self, value: &ScalarValue, ty: Type) -> Option<String> {
+        PostgresDialect.literal(value, ty)
+    }
+
+    fn float_sum(&self, operand: &Operand) -> (String, String) {
+        PostgresDialect.float_sum(operand)
+    }
+
+    fn extreme(&self, function: &str, operand: &Operand) -> String {
+        match operand.ty.scalar {
+            Scalar::Timestamptz => format!("{function}({}) AT TIME ZONE 'UTC'", operand.sql),
+            _ => format!("{function}({})", operand.sql),
+        }
+    }
+}
+
 /// Orders texts by their bytes.
 const BY_BYTES: &str = " COLLATE \"C\"";
 

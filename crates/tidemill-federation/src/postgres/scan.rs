@@ -15,7 +15,7 @@ use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError, SqlState};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::Sender;
-use tokio_postgres::{Column, CopyOutStream, NoTls, Statement};
+use tokio_postgres::{Column, CopyOutStream, Statement};
 
 use super::connect::{Connection, Pool};
 use super::error::failed;
@@ -125,6 +125,8 @@ impl Scan {
             join!(client.batch_execute(begin), client.prepare(&self.query.sql), client.prepare(&copy));
         begun.map_err(failed)?;
         self.check_columns(&described.map_err(failed)?).map_err(|error| (error, false))?;
+        // It is reached.
+        (self.counted)(0);
         // From here on it may have run for long: it is not tried again.
         let copied = client.copy_out(&prepared.map_err(failed)?).await.map_err(|e| (failed(e).0, false))?;
         Ok((running, copied))
@@ -134,7 +136,8 @@ impl Scan {
     fn check_columns(&self, described: &Statement) -> Result<()> {
         for (wanted, found) in self.query.columns.iter().zip(described.columns()) {
             if !fits(wanted.ty, found.type_().oid()) {
-                return Err(self.mismatch(wanted, found));
+                let RemoteQuery { table, relation, .. } = self.query.as_ref();
+                return Err(mismatch(&self.pool.server, table, relation, wanted, found));
             }
         }
         if described.columns().len() != self.query.columns.len() {
@@ -142,22 +145,6 @@ impl Scan {
             return Err(SqlError::new(SqlState::FDW_ERROR, message));
         }
         Ok(())
-    }
-
-    fn mismatch(&self, wanted: &RemoteColumn, found: &Column) -> SqlError {
-        let (table, relation, server) = (&self.query.table, &self.query.relation, &self.pool.server);
-        let found = match Type::from_oid(found.type_().oid()) {
-            Some(ty) => ty.display(),
-            None => found.type_().name().to_string(),
-        };
-        let message = format!(
-            "column \"{}\" of foreign table \"{table}\" is of type {}, but column \"{}\" of {relation} on server \"{server}\" is of type {found}",
-            wanted.name,
-            wanted.ty.with_typmod(-1).display(),
-            wanted.remote,
-        );
-        SqlError::new(SqlState::FDW_INVALID_DATA_TYPE, message)
-            .with_hint("Give the foreign table's column the type that it has there.")
     }
 
     /// Whether all rows were wanted.
@@ -204,8 +191,30 @@ impl Scan {
     }
 }
 
+/// A column has another type there.
+pub(super) fn mismatch(
+    server: &str,
+    table: &str,
+    relation: &str,
+    wanted: &RemoteColumn,
+    found: &Column,
+) -> SqlError {
+    let found = match Type::from_oid(found.type_().oid()) {
+        Some(ty) => ty.display(),
+        None => found.type_().name().to_string(),
+    };
+    let message = format!(
+        "column \"{}\" of foreign table \"{table}\" is of type {}, but column \"{}\" of {relation} on server \"{server}\" is of type {found}",
+        wanted.name,
+        wanted.ty.with_typmod(-1).display(),
+        wanted.remote,
+    );
+    SqlError::new(SqlState::FDW_INVALID_DATA_TYPE, message)
+        .with_hint("Give the foreign table's column the type that it has there.")
+}
+
 /// Whether values of a type there, by its number, are in the binary form of a type here.
-fn fits(ours: Type, theirs: u32) -> bool {
+pub(super) fn fits(ours: Type, theirs: u32) -> bool {
     use Scalar::*;
     let is_text = |ty: Type| matches!(ty.scalar, Text | Varchar | Bpchar | Name);
     ours.oid() == theirs
@@ -213,9 +222,9 @@ fn fits(ours: Type, theirs: u32) -> bool {
 }
 
 /// A query that is under way there. Unless it came to its end, it is cancelled when this is dropped.
-struct Running {
-    connection: Option<Connection>,
-    pool: Arc<Pool>,
+pub(super) struct Running {
+    pub connection: Option<Connection>,
+    pub pool: Arc<Pool>,
 }
 
 impl Running {
@@ -236,7 +245,7 @@ impl Drop for Running {
         // It has a deadline, so it needs no owner.
         runtime.spawn(async move {
             let canceled = async {
-                connection.client.cancel_token().cancel_query(NoTls).await?;
+                connection.client.cancel_token().cancel_query(pool.tls.clone()).await?;
                 connection.client.batch_execute("ROLLBACK").await
             };
             match tokio::time::timeout(CANCEL_MAX, canceled).await {

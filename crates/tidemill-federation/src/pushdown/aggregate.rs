@@ -93,7 +93,7 @@ fn pushed(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
 }
 
 /// The partial states of other rows, folded here.
-fn partial(aggregate: &AggregateExec, input: &Arc<dyn ExecutionPlan>) -> Result<AggregateExec> {
+pub(super) fn partial(aggregate: &AggregateExec, input: &Arc<dyn ExecutionPlan>) -> Result<AggregateExec> {
     AggregateExec::try_new(
         AggregateMode::Partial,
         aggregate.group_expr().clone(),
@@ -105,16 +105,16 @@ fn partial(aggregate: &AggregateExec, input: &Arc<dyn ExecutionPlan>) -> Result<
 }
 
 /// One argument, each of its values as often as it comes, in any order.
-fn is_known(call: &AggregateFunctionExpr) -> bool {
+pub(super) fn is_known(call: &AggregateFunctionExpr) -> bool {
     let known = ["count", "sum", "avg", "min", "max"].contains(&call.fun().name());
     known && !call.is_distinct() && call.order_bys().is_empty() && call.expressions().len() == 1
 }
 
-struct States<'a> {
-    aggregate: &'a AggregateExec,
-    keys: usize,
+pub(super) struct States<'a> {
+    pub aggregate: &'a AggregateExec,
+    pub keys: usize,
     /// Of the keys and the states.
-    schema: SchemaRef,
+    pub schema: SchemaRef,
 }
 
 impl Target for States<'_> {
@@ -157,6 +157,11 @@ impl States<'_> {
                     let ty = Type::of_field(self.schema.field(i)).ok()?;
                     (scan.capabilities().dialect.literal(value, ty)?, column(self.schema.field(i).name(), ty))
                 }
+                Source::Expression(expr) => {
+                    let key = scan.select().writer(scan.capabilities()).key(expr)?;
+                    let sql = scan.capabilities().dialect.grouped(&key);
+                    (sql, column(self.schema.field(i).name(), key.ty))
+                }
                 Source::Column { .. } => return None,
             });
         }
@@ -174,15 +179,14 @@ fn column(name: &str, ty: Type) -> RemoteColumn {
 /// The columns of the state of an aggregate.
 fn state(function: &str, scan: &ForeignScanExec, argument: &Source) -> Option<Vec<Item>> {
     let of = |sql: String, scalar| (sql, column(function, Type::new(scalar)));
-    let index = match argument {
-        Source::Constant(value) if function == "count" && !value.is_null() => {
-            let is_known = scan.capabilities().aggregates.iter().any(|known| known.name == function);
-            return is_known.then(|| vec![of("count(*)".into(), Scalar::Int8)]);
-        }
-        Source::Column { index, keyed: false } => *index,
-        _ => return None,
-    };
-    let x = scan.select().column(index, scan.capabilities())?;
+    if let Source::Constant(value) = argument
+        && function == "count"
+        && !value.is_null()
+    {
+        let is_known = scan.capabilities().aggregates.iter().any(|known| known.name == function);
+        return is_known.then(|| vec![of("count(*)".into(), Scalar::Int8)]);
+    }
+    let x = scan.select().operand(argument, scan.capabilities())?;
     let (ty, dialect) = (x.ty, scan.capabilities().dialect);
     if !scan.capabilities().aggregates(function, ty) {
         return None;

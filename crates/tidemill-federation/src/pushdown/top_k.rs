@@ -71,8 +71,15 @@ impl Target for First {
         let mut order = Vec::new();
         for (source, options) in sources.iter().zip(&self.order) {
             // All rows of a scan have the same constant.
-            let Source::Column { index, .. } = source else { continue };
-            let Some(value) = select.ordered(*index, scan.capabilities()) else { return Ok(None) };
+            let value = match source {
+                Source::Constant(_) => continue,
+                Source::Column { index, .. } => select.ordered(*index, scan.capabilities()),
+                Source::Expression(_) => {
+                    let value = select.operand(source, scan.capabilities());
+                    value.filter(|value| scan.capabilities().orders(value.ty))
+                }
+            };
+            let Some(value) = value else { return Ok(None) };
             order.push(scan.capabilities().dialect.ordered(&value, *options));
         }
         let mut select = select.clone();

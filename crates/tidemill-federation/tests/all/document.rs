@@ -44,6 +44,24 @@ fn of_type(known: &Capabilities, scalar: Scalar) -> String {
     done.join(" ")
 }
 
+/// Functions, operators, casts and CASE.
+fn functions(known: &Capabilities) -> String {
+    let mut names: Vec<String> = Vec::new();
+    for name in known.functions.iter().flat_map(|function| function.names) {
+        let name = format!("`{}`", name.replace('|', "\\|"));
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    if !known.casts.is_empty() {
+        names.push("casts that are exact".to_string());
+    }
+    if known.cases {
+        names.push("`CASE WHEN`".to_string());
+    }
+    names.join(" ")
+}
+
 fn table() -> String {
     let known: Vec<_> = WRAPPERS.iter().filter_map(|w| Some((w.name, w.capabilities?))).collect();
     let yes = |is_so: bool| if is_so { "yes" } else { "" }.to_string();
@@ -62,6 +80,7 @@ fn table() -> String {
     line("`IS [NOT] DISTINCT FROM`", &|known| yes(known.comparisons.contains(&Comparison::Distinct)));
     line("`IN`", &|known| yes(known.lists));
     line("`count`", &|known| yes(known.aggregates("count", Type::new(Scalar::Text))));
+    line("in GROUP BY, ORDER BY, arguments of aggregates, UPDATE", &functions);
     line("`LIMIT`", &|known| yes(known.limit));
     line("`ORDER BY … LIMIT`", &|known| yes(known.sort));
     line("skips what no condition can want", &|known| yes(known.prunes));

@@ -23,7 +23,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The rows of a query at a port.
 fn ask(port: u16, sql: &str) -> SendableRecordBatchStream {
     let port = port.to_string();
-    let server = Options::of([("host", "127.0.0.1"), ("port", &port), ("connect_timeout", "1")]);
+    let server = Options::of([
+        ("host", "127.0.0.1"),
+        ("port", &port),
+        ("connect_timeout", "1"),
+        ("sslmode", "disable"),
+    ]);
     let wrapper = Wrapper::get("postgres_fdw").unwrap();
     let connector = (wrapper.connect)("north", &server, &Options::of([("user", "postgres")])).unwrap();
     let query = RemoteQuery {

@@ -61,6 +61,9 @@ pub static ABLE: Capabilities = Capabilities {
     ],
     limit: true,
     sort: true,
+    functions: &[],
+    casts: &[],
+    cases: false,
     prunes: false,
 };
 /// A server that only gives its rows.
@@ -195,6 +198,7 @@ async fn child(node: &Node, pushdown: Pushdown, asked: &Arc<Mutex<Vec<String>>>)
         name: format!("m__{}__0", node.name),
         columns: columns(),
         remote_table: "m".into(),
+        nodes: vec![],
         ..TableDefinition::default()
     };
     let rows = datafusion::datasource::MemTable::try_new(

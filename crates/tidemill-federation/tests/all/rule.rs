@@ -5,7 +5,7 @@ use tidemill_federation::pushdown::Pushdown;
 
 use crate::recorded::{ABLE, Node, PARTIAL, PLAIN, Setting};
 
-const OFF: Pushdown = Pushdown { filters: false, aggregates: false, top_k: false };
+const OFF: Pushdown = Pushdown { filters: false, aggregates: false, eager_aggregates: false, top_k: false };
 
 fn nodes() -> [Node; 3] {
     [

@@ -1,14 +1,16 @@
 //! Foreign servers with their user mappings, and foreign tables.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use serde::{Deserialize, Serialize};
 use tidemill_federation::connector::Connector;
 use tidemill_federation::multi_tenant::{self, URL};
 use tidemill_federation::{self as federation, ForeignColumn, Options, TableDefinition, Wrapper};
 use tidemill_sql::Result;
+use tokio::sync::Notify;
 
-use super::TableColumn;
+use super::{Stream, StreamObject, TableColumn};
 use crate::session::SUPERUSER;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -69,7 +71,7 @@ pub struct ForeignServer {
     pub wrapper: &'static Wrapper,
     /// With their numbers.
     pub mappings: Vec<(u32, UserMappingObject)>,
-    reached: federation::Server,
+    reached: Arc<federation::Server>,
 }
 
 #[derive(Debug)]
@@ -77,6 +79,10 @@ pub struct ForeignTable {
     pub oid: u32,
     pub object: ForeignTableObject,
     pub definition: Arc<TableDefinition>,
+    /// Stands for it where rows are written.
+    pub stream: Arc<Stream>,
+    /// Which node of a multi-tenant table gets the next row.
+    pub turn: Arc<AtomicUsize>,
 }
 
 impl UserMappingObject {
@@ -87,15 +93,29 @@ impl UserMappingObject {
 }
 
 impl ForeignServer {
-    pub fn new(oid: u32, object: ServerObject, mappings: Vec<(u32, UserMappingObject)>) -> Result<Self> {
+    /// `suspected` asks for its probe at once.
+    pub fn new(
+        oid: u32,
+        object: ServerObject,
+        mappings: Vec<(u32, UserMappingObject)>,
+        suspected: &Arc<Notify>,
+    ) -> Result<Self> {
         let wrapper = Wrapper::get(&object.wrapper)?;
         let of = |user: Option<&str>| {
             let found = mappings.iter().find(|(_, mapping)| mapping.user.as_deref() == user);
             found.map(|(_, mapping)| mapping.options.clone())
         };
         let mapping = of(Some(SUPERUSER)).or_else(|| of(None));
-        let reached = federation::Server::new(&object.name, wrapper, object.options.clone(), mapping);
-        Ok(Self { oid, object, wrapper, mappings, reached })
+        let mut reached = federation::Server::new(&object.name, wrapper, object.options.clone(), mapping);
+        if wrapper.name != multi_tenant::WRAPPER {
+            reached = reached.watched(suspected);
+        }
+        Ok(Self { oid, object, wrapper, mappings, reached: Arc::new(reached) })
+    }
+
+    /// The server as it is reached, and whether it is there.
+    pub fn reached(&self) -> &Arc<federation::Server> {
+        &self.reached
     }
 
     /// The user's connections to it.
@@ -114,10 +134,13 @@ impl ForeignTable {
             name: object.name.clone(),
             columns: object.remote_columns().collect(),
             remote_schema: object.option(SCHEMA_OPTIONS).unwrap_or_default().to_string(),
+            nodes: vec![],
             remote_table: object.option(TABLE_OPTIONS).unwrap_or(&object.name).to_string(),
             options: object.options.clone(),
         });
-        Self { oid, object, definition }
+        let columns = object.columns.iter().map(|c| (c.column.name.clone(), c.column.ty)).collect();
+        let stream = StreamObject { name: object.name.clone(), columns, declared: true, server: None };
+        Self { oid, object, definition, stream: Arc::new(Stream::new(oid, stream)), turn: Arc::default() }
     }
 }
 
@@ -151,6 +174,7 @@ impl ForeignTableObject {
             columns: self.remote_columns().filter(|column| column.name != URL).collect(),
             remote_schema: child.schema.clone(),
             remote_table: child.table.clone(),
+            nodes: vec![],
             options: Options::default(),
         }
     }
@@ -168,7 +192,7 @@ impl ForeignServer {
             wrapper: multi_tenant::WRAPPER.into(),
             options: Options::default(),
         };
-        Self::new(MULTI_TENANT_SERVER_OID, object, vec![])
+        Self::new(MULTI_TENANT_SERVER_OID, object, vec![], &Arc::default())
     }
 
     pub fn has_multi_tenant_tables(&self) -> bool {

@@ -111,7 +111,7 @@ fn create_server(catalog: &Catalog, create: CreateServer) -> Result<Vec<Notice>>
     let notices = checked(wrapper, Place::Server, &options)?;
     let CreateServer { name, kind, version, wrapper, .. } = create;
     let object = ServerObject { name, kind, version, wrapper, options };
-    put_server(catalog, ForeignServer::new(catalog.allocate_oid(), object, vec![])?)?;
+    put_server(catalog, ForeignServer::new(catalog.allocate_oid(), object, vec![], &catalog.suspected)?)?;
     Ok(notices)
 }
 
@@ -133,7 +133,10 @@ fn alter_server(
     object.options = object.options.changed(changes)?;
     object.version = version.or(object.version);
     let notices = checked(server.wrapper, Place::Server, &object.options)?;
-    put_server(catalog, ForeignServer::new(server.oid, object, server.mappings.clone())?)?;
+    put_server(
+        catalog,
+        ForeignServer::new(server.oid, object, server.mappings.clone(), &catalog.suspected)?,
+    )?;
     Ok(notices)
 }
 
@@ -141,7 +144,10 @@ fn rename_server(catalog: &Catalog, name: &str, to: String) -> Result<Vec<Notice
     let server = own_server(catalog, name)?;
     check_name(catalog, &to)?;
     let object = ServerObject { name: to, ..server.object.clone() };
-    put_server(catalog, ForeignServer::new(server.oid, object, server.mappings.clone())?)?;
+    put_server(
+        catalog,
+        ForeignServer::new(server.oid, object, server.mappings.clone(), &catalog.suspected)?,
+    )?;
     Ok(vec![])
 }
 
@@ -268,7 +274,12 @@ fn create_mapping(
     let oid = catalog.allocate_oid();
     catalog.persist(&[Change::PutUserMapping(oid, &mapping)])?;
     let mappings = server.mappings.iter().cloned().chain([(oid, mapping)]).collect();
-    catalog.install_server(ForeignServer::new(server.oid, server.object.clone(), mappings)?);
+    catalog.install_server(ForeignServer::new(
+        server.oid,
+        server.object.clone(),
+        mappings,
+        &catalog.suspected,
+    )?);
     Ok(notices)
 }
 
@@ -294,7 +305,12 @@ fn alter_mapping(
     catalog.persist(&[Change::PutUserMapping(*oid, &mapping)])?;
     let mut mappings = server.mappings.clone();
     mappings.iter_mut().filter(|(known, _)| known == oid).for_each(|(_, old)| *old = mapping.clone());
-    catalog.install_server(ForeignServer::new(server.oid, server.object.clone(), mappings)?);
+    catalog.install_server(ForeignServer::new(
+        server.oid,
+        server.object.clone(),
+        mappings,
+        &catalog.suspected,
+    )?);
     Ok(notices)
 }
 
@@ -315,6 +331,11 @@ fn drop_mapping(catalog: &Catalog, if_exists: bool, user: &MappedUser, server: &
     };
     catalog.persist(&[Change::Remove(*oid)])?;
     let mappings = found.mappings.iter().filter(|(known, _)| known != oid).cloned().collect();
-    catalog.install_server(ForeignServer::new(found.oid, found.object.clone(), mappings)?);
+    catalog.install_server(ForeignServer::new(
+        found.oid,
+        found.object.clone(),
+        mappings,
+        &catalog.suspected,
+    )?);
     Ok(vec![])
 }

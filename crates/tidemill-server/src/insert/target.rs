@@ -1,4 +1,4 @@
-//! What an INSERT or a COPY writes to: a stream, or a table.
+//! What an INSERT or a COPY writes to: a stream, a table, or a foreign table.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -6,19 +6,23 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use sqlparser::ast::{self, SetExpr};
 use tidemill_sql::insert::is_default;
+use tidemill_sql::name::split_nodes;
 use tidemill_sql::statement::Name;
 use tidemill_sql::text::Context;
 use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError, SqlState, parse};
 use tidemill_stream::stream::ARRIVAL;
 
+use super::ForeignTarget;
 use crate::catalog::{Catalog, Relation, Stream, Table};
 use crate::define::public;
+use crate::tables::no_nodes;
 
 #[derive(Debug, Clone)]
 pub enum Target {
     Stream(Arc<Stream>),
     Table(Arc<Table>),
+    Foreign(ForeignTarget),
 }
 
 /// The place of a column in the events, and its type.
@@ -27,8 +31,12 @@ pub type Place = (usize, Type);
 impl Target {
     /// The relation of this name, or the error of INSERT.
     pub fn find(catalog: &Catalog, name: &Name) -> Result<Target> {
-        let plain = public(name)?;
-        match catalog.get(plain) {
+        let (plain, nodes) = split_nodes(public(name)?);
+        let found = catalog.get(plain);
+        if nodes.is_some() && !matches!(found, Some(Relation::Foreign(_))) {
+            return Err(no_nodes(plain, found.is_some()).with_position(name.position));
+        }
+        match found {
             Some(Relation::Stream(stream)) => Ok(Target::Stream(stream)),
             Some(Relation::Table(table)) => Ok(Target::Table(table)),
             Some(Relation::View(_)) => Err(SqlError::new(
@@ -42,9 +50,9 @@ impl Target {
                     .with_detail("Views are not automatically updatable.")
                     .with_hint("Insert into the stream or the table that it reads."))
             }
-            Some(Relation::Foreign(_)) => {
-                let error = SqlError::unsupported(format!("cannot insert into foreign table \"{plain}\""));
-                Err(error.with_position(name.position).with_hint("Foreign tables are only read so far."))
+            Some(Relation::Foreign(table)) => {
+                let nodes = nodes.map(|nodes| nodes.into_iter().map(String::from).collect());
+                Ok(Target::Foreign(ForeignTarget { table, nodes }))
             }
             None => {
                 let message = format!("relation \"{plain}\" does not exist");
@@ -58,13 +66,14 @@ impl Target {
         match self {
             Target::Stream(stream) => stream,
             Target::Table(table) => &table.stream,
+            Target::Foreign(foreign) => &foreign.table.stream,
         }
     }
 
     pub fn table(&self) -> Option<&Arc<Table>> {
         match self {
-            Target::Stream(_) => None,
             Target::Table(table) => Some(table),
+            Target::Stream(_) | Target::Foreign(_) => None,
         }
     }
 
@@ -90,7 +99,7 @@ impl Target {
     }
 
     fn column(&self, name: &str) -> Result<Option<Place>> {
-        if name == ARRIVAL && self.table().is_none() {
+        if name == ARRIVAL && matches!(self, Target::Stream(_)) {
             return Ok(Some((0, Type::new(Scalar::Timestamptz))));
         }
         let object = &self.stream().object;

@@ -9,6 +9,7 @@ use arrow::array::RecordBatch;
 use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
 use sqlparser::ast;
+use tidemill_federation::write::Writing;
 use tidemill_sql::planner::{SessionVars, plan_error};
 use tidemill_sql::statement::{Copy, CopyEndpoint, CopyFormat as Format, CopyHeader, CopySource, Name};
 use tidemill_sql::text::Context;
@@ -24,7 +25,7 @@ use super::wire::Wire;
 use super::{Session, Transaction};
 use crate::catalog::Relation;
 use crate::define::public;
-use crate::insert::{Fill, Target};
+use crate::insert::{Fill, Target, rows_of};
 use crate::pg::backend;
 use crate::pg::frontend::Frontend;
 use tidemill_sql::copy::{CopyColumn, CopyDecoder, CopyEncoder, CopyFormat};
@@ -57,6 +58,11 @@ impl Session {
             }
         }
         let target = loading.target.clone();
+        if loading.writing.is_some() {
+            let (writing, rows) = attempt!(loading.finish_foreign().await);
+            attempt!(self.commit_writing(writing).await);
+            return Ok(Ok(Outcome::Tag(format!("COPY {rows}"))));
+        }
         let (set, rows) = attempt!(loading.finish());
         let server = Arc::clone(&self.server);
         let level = self.level_of(&target);
@@ -88,8 +94,13 @@ impl Session {
                 .with_hint("Copy into the stream or the table that it reads."));
         }
         let target = Target::find(&self.server.catalog, name)?;
+        let writing = self.begin_writing("COPY FROM", &target).await?;
         if copy.options.freeze {
-            let kind = if target.table().is_some() { "table" } else { "stream" };
+            let kind = match target {
+                Target::Stream(_) => "stream",
+                Target::Table(_) => "table",
+                Target::Foreign(_) => "foreign table",
+            };
             return Err(SqlError::unsupported(format!("cannot perform COPY FREEZE on a {kind}")));
         }
         let names: Vec<String> = columns.iter().map(|(n, _)| n.clone()).collect();
@@ -127,6 +138,8 @@ impl Session {
                 _ => Some(2),
             },
             set: self.server.engine.begin(visible),
+            writing,
+            waiting: Vec::new(),
         })
     }
 
@@ -214,6 +227,9 @@ struct Loading {
     /// The line of the first row; `None` in CSV, where a row may have several.
     first_line: Option<u64>,
     set: WriteSet,
+    /// For a foreign table, instead of the set; and the rows that it is to take next.
+    writing: Option<Writing>,
+    waiting: Vec<RecordBatch>,
 }
 
 impl Loading {
@@ -244,8 +260,35 @@ impl Loading {
         self.fill.apply(&mut arrays, batch.num_rows(), &self.context, || self.vars.clone())?;
         let events = stream.events(arrays, batch.num_rows(), self.context.now_us)?;
         self.target.check(&events, &self.context).map_err(|(row, error)| self.at_row(error, row))?;
+        if self.writing.is_some() {
+            self.waiting.push(rows_of(&events)?);
+            return Ok(());
+        }
         stream.count(events.num_rows(), events.get_array_memory_size());
         self.set.add(stream.id(), self.targets.as_deref(), &events).map_err(|e| e.into_sql(plan_error))
+    }
+
+    /// Passes what waits on to the servers.
+    async fn pass_on(&mut self) -> Result<()> {
+        let Some(writing) = &mut self.writing else { return Ok(()) };
+        for rows in self.waiting.drain(..) {
+            writing.insert(&rows).await?;
+        }
+        Ok(())
+    }
+
+    async fn take(&mut self, bytes: &[u8]) -> Result<()> {
+        self.push(bytes)?;
+        self.pass_on().await
+    }
+
+    /// As [`Loading::finish`], for a foreign table.
+    async fn finish_foreign(mut self) -> Result<(Option<Writing>, u64)> {
+        while let Some(batch) = self.decoder.finish()? {
+            self.add(&batch)?;
+        }
+        self.pass_on().await?;
+        Ok((self.writing, self.decoder.rows()))
     }
 
     /// Tells the line of a row of the batch at hand, where lines are rows.
@@ -279,7 +322,7 @@ impl Loading {
             let Ok(message) = received else { continue };
             match message? {
                 Ok(Frontend::CopyData(_)) if error.is_some() => {}
-                Ok(Frontend::CopyData(bytes)) => error = self.push(&bytes).err(),
+                Ok(Frontend::CopyData(bytes)) => error = self.take(&bytes).await.err(),
                 Ok(Frontend::CopyDone) => break,
                 Ok(Frontend::CopyFail(reason)) => {
                     let message = format!("COPY from stdin failed: {}", reason.as_str());
@@ -322,7 +365,7 @@ impl Loading {
             if read == 0 {
                 return Ok(());
             }
-            self.push(&buffer[..read])?;
+            self.take(&buffer[..read]).await?;
             if shown_at.elapsed() >= SHOW_WITHIN {
                 shown_at = Instant::now();
                 self.show()?;

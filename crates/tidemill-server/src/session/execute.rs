@@ -148,7 +148,9 @@ impl Session {
     ) -> Result<Running> {
         let reads = self.work().map(|work| work.reads()).unwrap_or_default();
         let limit = self.settings.current().query_memory_limit_bytes;
-        query::run(&self.server, state, plan, values, reads, limit).await
+        let running = query::run(&self.server, state, plan, values, reads, limit).await?;
+        self.follow_nodes(running.nodes.as_ref());
+        Ok(running)
     }
 
     /// What comes before every read: the modes of the transaction are fixed, and from REPEATABLE READ on what it sees.

@@ -41,6 +41,7 @@ impl Session {
         if options.analyze {
             began = Some(chrono::Utc::now());
             let mut running = ready.run()?;
+            self.follow_nodes(running.nodes.as_ref());
             while let Some(batch) = running.stream.next().await {
                 batch.map_err(plan_error)?;
             }

@@ -189,6 +189,7 @@ impl Session {
                 Outcome::Rows(rows, _) => portal.state = State::Rows(Cursor::new(rows, None)),
                 other => {
                     portal.state = State::Done;
+                    self.warn_of_nodes(wire);
                     other.complete(wire);
                     self.portals.insert(name.to_string(), portal);
                     return Ok(Ok(()));
@@ -220,6 +221,7 @@ impl Session {
                 if let Some(snapshots) = cursor.snapshots() {
                     attempt!(self.take_changes(wire, snapshots));
                 }
+                self.warn_of_nodes(wire);
                 backend::command_complete(&mut wire.out, &cursor.tag());
                 return Ok(Ok(()));
             };

@@ -21,7 +21,7 @@ use sqlparser::ast::{self, Expr, SelectItem, Spanned, TableFactor, TableWithJoin
 use sqlparser::tokenizer::Span;
 use tidemill_sql::function::cast;
 use tidemill_sql::insert::{Value, value};
-use tidemill_sql::name::{fold, resolve};
+use tidemill_sql::name::{fold, resolve, split_nodes};
 use tidemill_sql::planner::coerce::{self, castable};
 use tidemill_sql::planner::plan_error;
 use tidemill_sql::types::Type;
@@ -34,26 +34,35 @@ use super::interrupt::Shield;
 use super::write::check_memory;
 use crate::catalog::{Relation, Table};
 use crate::define::public;
-use crate::insert::{Fill, Place, Target};
+use crate::insert::{Fill, ForeignTarget, Place, Target};
+use crate::tables::no_nodes;
 
 /// The column that tells which rows are meant. Nobody can write it.
 const HIT: &str = "row is meant";
 
 /// What is to be done with the rows of a table.
-struct Change<'a> {
-    verb: &'static str,
-    relation: &'a TableWithJoins,
-    selection: Option<&'a Expr>,
+pub(super) struct Change<'a> {
+    pub verb: &'static str,
+    pub relation: &'a TableWithJoins,
+    pub selection: Option<&'a Expr>,
     /// The new values of an UPDATE; nothing: the rows go.
-    assignments: Option<&'a [ast::Assignment]>,
+    pub assignments: Option<&'a [ast::Assignment]>,
+}
+
+/// What it is done to.
+enum Changed {
+    Table(Arc<Table>),
+    Foreign(ForeignTarget),
 }
 
 impl Session {
     /// The query of an UPDATE or a DELETE, for the types of its parameters.
     pub(super) fn modifying_query(&self, statement: &ast::Statement) -> Result<Box<ast::Query>> {
         let change = Change::new(statement)?;
-        let table = change.table(self)?;
-        change.query(&table, &change.places(&table)?)
+        match change.table(self)? {
+            Changed::Table(table) => change.query(&table, &change.places(&table)?),
+            Changed::Foreign(target) => change.foreign(&target).map(|(query, _)| query),
+        }
     }
 
     pub(super) async fn modify(
@@ -63,7 +72,10 @@ impl Session {
         values: Vec<ScalarValue>,
     ) -> Result<Outcome> {
         let change = Change::new(statement)?;
-        let table = change.table(self)?;
+        let table = match change.table(self)? {
+            Changed::Table(table) => table,
+            Changed::Foreign(target) => return self.modify_foreign(&change, &target, text, values).await,
+        };
         self.begin_definition(change.verb).await?;
         let _alone = table.hold().await;
         let places = change.places(&table)?;
@@ -160,14 +172,22 @@ impl<'a> Change<'a> {
         Ok(Change { verb: "DELETE", relation, selection, assignments: None })
     }
 
-    fn table(&self, session: &Session) -> Result<Arc<Table>> {
+    fn table(&self, session: &Session) -> Result<Changed> {
         let TableFactor::Table { name, .. } = &self.relation.relation else {
             return Err(SqlError::syntax(format!("{} is of a table", self.verb)).with_position(1));
         };
         let name = resolve(name, name.span().start.column.max(1) as usize)?;
-        let plain = public(&name)?;
-        match session.server.catalog.get(plain) {
-            Some(Relation::Table(table)) => Ok(table),
+        let (plain, nodes) = split_nodes(public(&name)?);
+        let found = session.server.catalog.get(plain);
+        if nodes.is_some() && !matches!(found, Some(Relation::Foreign(_))) {
+            return Err(no_nodes(plain, found.is_some()).with_position(name.position));
+        }
+        match found {
+            Some(Relation::Table(table)) => Ok(Changed::Table(table)),
+            Some(Relation::Foreign(table)) => {
+                let nodes = nodes.map(|nodes| nodes.into_iter().map(String::from).collect());
+                Ok(Changed::Foreign(ForeignTarget { table, nodes }))
+            }
             Some(other) => {
                 let what = if self.verb == "UPDATE" { "update" } else { "delete from" };
                 let message = format!("cannot {what} {} \"{plain}\"", other.kind());
@@ -184,6 +204,11 @@ impl<'a> Change<'a> {
 
     /// The columns that are assigned to, from 0.
     fn places(&self, table: &Table) -> Result<Vec<Place>> {
+        let columns: Vec<_> = table.object.columns.iter().map(|c| (c.name.as_str(), c.ty)).collect();
+        self.places_among(&table.object.name, &columns)
+    }
+
+    pub(super) fn places_among(&self, relation: &str, columns: &[(&str, Type)]) -> Result<Vec<Place>> {
         let mut places: Vec<Place> = Vec::new();
         for assignment in self.assignments.unwrap_or_default() {
             let ast::AssignmentTarget::ColumnName(target) = &assignment.target else {
@@ -194,16 +219,15 @@ impl<'a> Change<'a> {
             };
             let position = target.span().start.column.max(1) as usize;
             let name = target.0.last().and_then(|part| part.as_ident()).map(fold).unwrap_or_default();
-            let Some(place) = table.object.columns.iter().position(|c| c.name == name) else {
-                let message =
-                    format!("column \"{name}\" of relation \"{}\" does not exist", table.object.name);
+            let Some(place) = columns.iter().position(|(known, _)| *known == name) else {
+                let message = format!("column \"{name}\" of relation \"{relation}\" does not exist");
                 return Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message).with_position(position));
             };
             if places.iter().any(|(p, _)| *p == place) {
                 let message = format!("multiple assignments to same column \"{name}\"");
                 return Err(SqlError::syntax(message));
             }
-            places.push((place, table.object.columns[place].ty));
+            places.push((place, columns[place].1));
         }
         Ok(places)
     }

@@ -33,10 +33,12 @@ impl Session {
     ) -> Result<Outcome> {
         self.start_statement();
         self.refuse_read_only("INSERT")?;
+        let mut writing = self.begin_writing("INSERT", &plan.target).await?;
         let (arrays, rows) = plan.columns(parameters, &self.context())?;
         let fill = self.fill(&plan.target, |place| arrays[place].is_some()).await?;
         let events = self.events(&plan.target, &fill, arrays, rows, vars::now_us())?;
-        let rows = self.write_events(&plan.target, events).await?;
+        let rows = self.write_rows_of(&mut writing, &plan.target, events).await?;
+        self.commit_writing(writing).await?;
         Ok(inserted(rows))
     }
 
@@ -109,6 +111,7 @@ impl Session {
         self.refuse_read_only("INSERT")?;
         let (name, columns, source) = insert_parts(insert)?;
         let target = Target::find(&self.server.catalog, &name)?;
+        let mut writing = self.begin_writing("INSERT", &target).await?;
         let columns = target.columns(&columns)?;
         let source = target.source(source, &columns)?;
         let statement = ast::Statement::Query(Box::new(source.into_owned()));
@@ -132,8 +135,9 @@ impl Session {
                 arrays[place] = Some(tidemill_sql::function::cast::cast(array, from, ty, false, &vars)?);
             }
             let events = self.events(&target, &fill, arrays, batch.num_rows(), self.began_us)?;
-            rows += self.write_events(&target, events).await?;
+            rows += self.write_rows_of(&mut writing, &target, events).await?;
         }
+        self.commit_writing(writing).await?;
         if own {
             self.end_implicit().await?;
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidemill_federation::node::DeadNodes;
 use tidemill_federation::pushdown::Pushdown;
 use tidemill_sql::text::TimeZone;
 
@@ -51,6 +52,8 @@ pub struct Current {
     pub transaction_memory_limit_bytes: usize,
     /// What is left to foreign servers.
     pub pushdown: Pushdown,
+    /// What happens when a node of a multi-tenant table is not there.
+    pub dead_nodes: DeadNodes,
     min_severity: Severity,
     changed: bool,
 }
@@ -91,7 +94,12 @@ impl Current {
             pushdown: Pushdown {
                 filters: value("enable_foreign_filters") == Value::Bool(true),
                 aggregates: value("enable_foreign_aggregates") == Value::Bool(true),
+                eager_aggregates: value("enable_foreign_eager_aggregates") == Value::Bool(true),
                 top_k: value("enable_foreign_top_k") == Value::Bool(true),
+            },
+            dead_nodes: DeadNodes {
+                skip: text("on_dead_node") == "skip",
+                skipped_max: text("max_skipped_nodes").parse().unwrap_or(f64::INFINITY),
             },
             min_severity: match text("client_min_messages").as_str() {
                 "error" => Severity::Error,

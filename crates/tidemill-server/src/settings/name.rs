@@ -33,6 +33,22 @@ pub(super) fn transaction_default(name: &Name) -> Option<&'static Name> {
     TRANSACTION_NAMES.iter().find(|(setting, _)| setting == name).map(|(_, default)| default)
 }
 
+/// A setting that is another form of one: on and off are values of that.
+pub(super) struct OlderForm {
+    pub of: &'static str,
+    pub on: &'static str,
+    pub off: &'static str,
+}
+
+pub(super) fn older_form(name: &str) -> Option<OlderForm> {
+    let (of, on, off) = match name {
+        "synchronous_stream_insert" => ("stream_insert_level", "sync_commit", "async"),
+        "pgspider_core_fdw.throw_error_ifdead" => ("on_dead_node", "error", "skip"),
+        _ => return None,
+    };
+    Some(OlderForm { of, on, off })
+}
+
 /// What PostgreSQL marks as `GUC_NO_RESET_ALL`.
 pub(super) fn survives_reset_all(name: &str) -> bool {
     matches!(name, "role" | "session_authorization")
@@ -86,7 +102,7 @@ pub(super) fn check_custom_name(name: &str) -> Result<(), SqlError> {
             "Custom parameter names must be two or more simple identifiers separated by dots.",
         ));
     }
-    if ["pipelinedb", "tidemill"].contains(&prefix.to_ascii_lowercase().as_str()) {
+    if ["pipelinedb", "tidemill", "pgspider_core_fdw"].contains(&prefix.to_ascii_lowercase().as_str()) {
         let error = error.with_detail(format!("\"{prefix}\" is a reserved prefix."));
         return Err(match similar(name) {
             Some(similar) => error.with_hint(format!("Perhaps you meant \"{similar}\".")),

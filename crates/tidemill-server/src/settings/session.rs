@@ -9,8 +9,8 @@ use super::Settings;
 use super::check::{self, DateOrder};
 use super::current::Current;
 use super::name::{
-    Name, OF_TRANSACTION, TRANSACTION_NAMES, check_custom_name, effect_notice, hidden, survives_reset_all,
-    transaction_default, unrecognized,
+    Name, OF_TRANSACTION, TRANSACTION_NAMES, check_custom_name, effect_notice, hidden, older_form,
+    survives_reset_all, transaction_default, unrecognized,
 };
 use super::row::SettingRow;
 use super::table::{Context, Kind, SETTINGS, find};
@@ -337,9 +337,10 @@ impl SessionSettings {
             return Ok((name, Value::text(check::date_style(text, order)?)));
         }
         let value = setting.kind.parse(setting.name, text)?;
-        match (setting.name, &value, find("stream_insert_level")) {
-            ("synchronous_stream_insert", Value::Bool(on), Some(level)) => {
-                Ok((Name::Known(level), Value::text(if *on { "sync_commit" } else { "async" })))
+        match (older_form(setting.name), &value) {
+            (Some(form), Value::Bool(on)) => {
+                let place = find(form.of).ok_or_else(|| unrecognized(form.of))?;
+                Ok((Name::Known(place), Value::text(if *on { form.on } else { form.off })))
             }
             _ => Ok((name, value)),
         }
@@ -375,10 +376,11 @@ impl SessionSettings {
 
     fn read_default(&self, name: Name) -> (Name, Value) {
         let name = match &name {
-            Name::Known(place) if SETTINGS[*place].name == "synchronous_stream_insert" => {
-                find("stream_insert_level").map_or(name, Name::Known)
+            Name::Known(place) => {
+                let newer = older_form(SETTINGS[*place].name).and_then(|form| find(form.of));
+                newer.map_or(name, Name::Known)
             }
-            _ => name,
+            Name::Custom(_) => name,
         };
         let value = self.default(&name);
         (name, value)
@@ -399,10 +401,10 @@ impl SessionSettings {
             return value.clone();
         }
         if let Name::Known(place) = name
-            && SETTINGS[*place].name == "synchronous_stream_insert"
-            && let Some(level) = find("stream_insert_level")
+            && let Some(form) = older_form(SETTINGS[*place].name)
+            && let Some(newer) = find(form.of)
         {
-            return Value::Bool(self.effective(&Name::Known(level)) != Value::text("async"));
+            return Value::Bool(self.effective(&Name::Known(newer)) != Value::text(form.off));
         }
         match transaction_default(name) {
             Some(default) if self.in_transaction() => self.default(default),

@@ -1,6 +1,6 @@
 //! Settings that are Tidemill's own, and those of PostgreSQL that place the server: ports, files, limits, the log.
 
-use super::table::Effect::Honoured;
+use super::table::Effect::{Honoured, Replaced};
 use super::table::{Kind, Unit, integer, quantity, settings};
 
 /// The largest value of PostgreSQL's integer settings.
@@ -48,7 +48,22 @@ settings! {
         "enable_foreign_filters": Kind::Bool, "on", User,
             "Lets foreign servers judge conditions and stop at a LIMIT.";
         "enable_foreign_aggregates": Kind::Bool, "on", User, "Lets foreign servers fold rows into partial aggregates.";
+        "enable_foreign_eager_aggregates": Kind::Bool, "on", User,
+            "Lets foreign servers fold the rows of one side of a join before they are joined.";
         "enable_foreign_top_k": Kind::Bool, "on", User, "Lets foreign servers find the first rows of an order.";
+        "on_dead_node": Kind::Enum { values: &["error", "skip"], aliases: &[] }, "error", User,
+            "Sets what a query of a multi-tenant table does about a node that is not there: it fails, or leaves it out with a warning.";
+        "max_skipped_nodes": Kind::Real { min: 0.0, max: 1000.0 }, "1000", User,
+            "Sets how many nodes of a multi-tenant table may be left out: below 1 a share of them, from 1 on a number.";
+        "node_check_interval": quantity(10, 3_600_000, Unit::Milliseconds), "1s", Postmaster,
+            "Sets how often each foreign server is asked whether it is there.";
+        "node_check_timeout": quantity(10, 3_600_000, Unit::Milliseconds), "5s", Postmaster,
+            "Sets after which time without an answer a foreign server is down.";
+        "pgspider_core_fdw.throw_error_ifdead": Kind::Bool, "on", User,
+            "PGSpider's form of on_dead_node: on is error, off is skip.";
+    }
+    "Foreign Servers", Replaced("A warning names the nodes that are missing from an answer.") => {
+        "pgspider_core_fdw.print_error_nodes": Kind::Bool, "on", User, "Tells which nodes are missing.";
     }
     "Reporting and Logging", Honoured => {
         "log_min_messages": Kind::Enum {

@@ -6,7 +6,7 @@ use tidemill_sql::Result;
 use super::class::column_names;
 use super::namespace::NAMESPACES;
 use super::pipelinedb::EXTENSION_OID;
-use super::{Fillers, INFORMATION_SCHEMA, PG_CATALOG, PIPELINEDB, Rows, Snapshot, find};
+use super::{Fillers, INFORMATION_SCHEMA, PG_CATALOG, PIPELINEDB, Rows, Snapshot, TIDEMILL, find};
 use crate::catalog::Relation;
 
 pub(super) const FILLERS: Fillers =
@@ -15,10 +15,11 @@ pub(super) const FILLERS: Fillers =
 pub const DATABASE_OID: u32 = 5;
 
 /// Schema by schema; a comment on something else would have the catalog's name beside it.
-const SCHEMAS: [(&str, &str); 3] = [
+const SCHEMAS: [(&str, &str); 4] = [
     (PG_CATALOG, "system catalog schema"),
     ("public", "standard public schema"),
     (PIPELINEDB, "streams, continuous views and what they do"),
+    (TIDEMILL, "foreign servers and what came from them"),
 ];
 
 const DATABASE: &str = "streams and continuous views";

@@ -2,14 +2,19 @@
 
 use tidemill_sql::{Result, SqlError};
 
-use super::{Fillers, INFORMATION_SCHEMA, PG_CATALOG, PIPELINEDB, Rows, Snapshot};
+use super::{Fillers, INFORMATION_SCHEMA, PG_CATALOG, PIPELINEDB, Rows, Snapshot, TIDEMILL};
 use crate::tables::SCHEMA;
 
 pub(super) const FILLERS: Fillers = &[(PG_CATALOG, "pg_namespace", namespaces)];
 
 /// PostgreSQL's numbers for the schemas that it has.
-pub const NAMESPACES: [(&str, u32); 4] =
-    [(PG_CATALOG, 11), (SCHEMA, 2200), (INFORMATION_SCHEMA, 13_207), (PIPELINEDB, 14_999)];
+pub const NAMESPACES: [(&str, u32); 5] = [
+    (PG_CATALOG, 11),
+    (SCHEMA, 2200),
+    (INFORMATION_SCHEMA, 13_207),
+    (PIPELINEDB, 14_999),
+    (TIDEMILL, 14_997),
+];
 
 /// The role that owns everything.
 pub const OWNER_OID: u32 = 10;

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+use tidemill_federation::node::Nodes;
 use tidemill_sql::planner::vars;
 use tidemill_sql::{Result, SqlError, SqlState};
 
@@ -40,6 +41,8 @@ pub struct SessionInfo {
     pub cursors: Vec<(String, Declared)>,
     /// Prepared statements, by name.
     pub statements: Vec<(String, Arc<Prepared>)>,
+    /// The foreign tables that the last query that had any has read.
+    pub nodes: Option<Arc<Nodes>>,
 }
 
 /// A `set_config` that the session is still to take over.

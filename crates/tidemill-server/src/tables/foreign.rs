@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
-use tidemill_federation::multi_tenant::{ChildTable, child_of};
+use tidemill_federation::multi_tenant::{ChildTable, child_of, dead_nodes};
+use tidemill_federation::node::Member;
 use tidemill_federation::pushdown::Pushdown;
+use tidemill_federation::write::Target;
 use tidemill_federation::{MultiTenantTable, TableDefinition};
 use tidemill_sql::{Result, SqlError};
 
@@ -29,15 +31,54 @@ pub fn provider(
     if nodes.is_some() {
         return Err(no_nodes(&table.object.name, true));
     }
-    Ok(Arc::new(foreign_table(Arc::clone(&table.definition), &server, pushdown)?))
+    Ok(Arc::new(foreign_table(Arc::clone(&table.definition), &server, None, pushdown)?))
+}
+
+/// What a statement that asks for these nodes writes to.
+pub fn targets(catalog: &Catalog, table: &ForeignTable, nodes: Option<&[&str]>) -> Result<Vec<Target>> {
+    let server = catalog.server_of(table)?;
+    let name = &table.object.name;
+    if !server.has_multi_tenant_tables() {
+        if nodes.is_some() {
+            return Err(no_nodes(name, true));
+        }
+        let node = format!("/{}/", server.object.name);
+        return Ok(vec![Target {
+            node,
+            table: Arc::clone(&table.definition),
+            connector: server.connector()?,
+        }]);
+    }
+    let whole = multi_tenant(catalog, table, Pushdown::default())?;
+    let whole = match nodes {
+        Some(nodes) => whole.on_nodes(nodes)?,
+        None => whole,
+    };
+    let target = |child: &ChildTable| Target {
+        node: child.url(),
+        table: Arc::clone(child.table.definition()),
+        connector: Arc::clone(child.table.connector()),
+    };
+    Ok(whole.children.iter().map(target).collect())
 }
 
 fn foreign_table(
     definition: Arc<TableDefinition>,
     server: &ForeignServer,
+    member: Option<Member>,
     pushdown: Pushdown,
 ) -> Result<tidemill_federation::ForeignTable> {
-    Ok(tidemill_federation::ForeignTable::new(definition, server.connector()?, pushdown))
+    let table = tidemill_federation::ForeignTable::new(definition, server.connector()?, pushdown);
+    Ok(table.on(&server.object.name, member))
+}
+
+/// A child of a multi-tenant table.
+fn member(table: &ForeignTable, server: &str) -> Option<Member> {
+    Some(Member {
+        table: table.object.name.clone(),
+        node: format!("/{server}/"),
+        dead_nodes: dead_nodes(&table.object.options),
+    })
 }
 
 fn multi_tenant(catalog: &Catalog, table: &ForeignTable, pushdown: Pushdown) -> Result<MultiTenantTable> {
@@ -59,7 +100,7 @@ fn named(catalog: &Catalog, table: &ForeignTable, pushdown: Pushdown) -> Result<
         Ok(ChildTable {
             name: definition.name.clone(),
             server: name.clone(),
-            table: Arc::new(foreign_table(definition, &server, pushdown)?),
+            table: Arc::new(foreign_table(definition, &server, member(table, name), pushdown)?),
         })
     };
     table.object.children.iter().map(child).collect()
@@ -85,7 +126,7 @@ fn found_by_name(catalog: &Catalog, table: &ForeignTable, pushdown: Pushdown) ->
             return Err(SqlError::unsupported(message).with_hint("Make its children children of this table."));
         }
         let definition = Arc::clone(&child.definition);
-        let table = Arc::new(foreign_table(definition, &of, pushdown)?);
+        let table = Arc::new(foreign_table(definition, &of, member(table, &server), pushdown)?);
         Ok(ChildTable { name: child.object.name.clone(), server, table })
     };
     found.into_iter().map(child).collect()

@@ -10,15 +10,13 @@
 use sqlparser::keywords::{Keyword, RESERVED_FOR_TABLE_ALIAS};
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
 
-use super::position::Positions;
-use crate::error::{Result, SqlError};
 use crate::name::{fold, with_nodes};
 
 /// The tokens of a statement without node filters.
-pub fn without_node_filters(tokens: Vec<TokenWithSpan>, positions: &Positions) -> Result<Vec<TokenWithSpan>> {
+pub fn without_node_filters(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let is_code = |token: &TokenWithSpan| !matches!(token.token, Token::Whitespace(_));
     if !tokens.iter().any(|token| keyword(&token.token) == Some(Keyword::IN)) {
-        return Ok(tokens);
+        return tokens;
     }
     let code: Vec<usize> = (0..tokens.len()).filter(|i| is_code(&tokens[*i])).collect();
     let mut out = tokens;
@@ -27,10 +25,6 @@ pub fn without_node_filters(tokens: Vec<TokenWithSpan>, positions: &Positions) -
         let token = |place: usize| code.get(place).map(|i| &out[*i].token);
         let Some(found) = Filter::find(at, &token) else { continue };
         let name = code[found.name];
-        if found.changes {
-            return Err(SqlError::unsupported("nodes can be chosen in queries only so far")
-                .with_position(positions.char_at(out[code[found.name + 1]].span.start) + 1));
-        }
         let span = out[code[found.end]].span;
         let after = code[found.end] + 1;
         let (new_name, alias) = match &out[name].token {
@@ -46,7 +40,7 @@ pub fn without_node_filters(tokens: Vec<TokenWithSpan>, positions: &Positions) -
         out.splice(name + 1..after, alias);
         out[name].token = quoted(new_name);
     }
-    Ok(out)
+    out
 }
 
 /// Places among the tokens that are no white space.
@@ -56,21 +50,18 @@ struct Filter {
     /// The closing parenthesis.
     end: usize,
     nodes: Vec<String>,
+    /// No alias is to be added.
     has_alias: bool,
-    /// The statement changes rows.
-    changes: bool,
 }
 
 impl Filter {
     /// The filter of the table whose FROM or JOIN is there.
     fn find<'t>(at: usize, token: &impl Fn(usize) -> Option<&'t Token>) -> Option<Self> {
         let before = at.checked_sub(1).and_then(token).and_then(keyword);
-        let changes = match keyword(token(at)?)? {
+        let takes_alias = match keyword(token(at)?)? {
             Keyword::FROM if before == Some(Keyword::DISTINCT) => return None,
-            Keyword::FROM => before == Some(Keyword::DELETE),
-            Keyword::JOIN => false,
-            Keyword::INTO => true,
-            Keyword::UPDATE => true,
+            Keyword::FROM | Keyword::JOIN | Keyword::UPDATE => true,
+            Keyword::INTO => false,
             _ => return None,
         };
         let mut name = at + 1;
@@ -103,7 +94,7 @@ impl Filter {
             }
             _ => false,
         };
-        Some(Self { name, end, nodes, has_alias, changes })
+        Some(Self { name, end, nodes, has_alias: has_alias || !takes_alias })
     }
 }
 

@@ -427,9 +427,11 @@ async fn nodes_can_be_chosen() {
         ("SELECT * FROM nope IN ('/n1/')", "42P01", "relation \"nope\" does not exist"),
         ("SELECT * FROM t IN ('/n1/')", "42809", "\"t\" is not a multi-tenant table"),
         ("SELECT * FROM whole IN ('/n1/')", "42809", "\"whole\" is not a multi-tenant table"),
-        ("DELETE FROM whole IN ('/n1/')", "0A000", "nodes can be chosen in queries only so far"),
-        ("UPDATE whole IN ('/n1/') SET id = 1", "0A000", "nodes can be chosen in queries only so far"),
-        ("INSERT INTO m IN ('/n1/') VALUES (1)", "0A000", "nodes can be chosen in queries only so far"),
+        ("DELETE FROM whole IN ('/n1/')", "42809", "\"whole\" is not a multi-tenant table"),
+        ("UPDATE whole IN ('/n1/') SET id = 1", "42809", "\"whole\" is not a multi-tenant table"),
+        ("INSERT INTO whole IN ('/n1/') VALUES (1)", "42809", "\"whole\" is not a multi-tenant table"),
+        ("INSERT INTO m IN ('/n1/', '/x/') VALUES (1)", "42704", "table \"m\" has no node \"/x/\""),
+        ("UPDATE t IN ('/n1/') SET id = 1", "42809", "\"t\" is not a multi-tenant table"),
     ] {
         let (code, told) = failure(client, query).await;
         assert!(code == state && told.contains(message), "{query}: {code} {told}");

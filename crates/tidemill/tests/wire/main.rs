@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod cascade;
 mod client;
 mod clients;
 mod copy;
@@ -9,15 +10,20 @@ mod crash;
 mod cursor;
 mod dictionary;
 mod foreign;
+mod foreign_write;
 mod full_disk;
+mod node;
 mod postgres;
+mod proxy;
 mod psql;
+mod pushdown;
 mod seed;
 mod server;
 mod session;
 mod slt;
 mod stress;
 mod table;
+mod tls;
 mod tools;
 mod transaction;
 mod transcript;

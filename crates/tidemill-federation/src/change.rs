@@ -1,0 +1,125 @@
+//! UPDATE and DELETE as statements that the servers carry out.
+//!
+//! They are planned as a query of the rows that are meant, with the new values; what each server would be asked for then is
+//! what it is told to change.
+//!
+//! ```text
+//! SELECT x * 2 FROM t WHERE y = 1  =>  Projection: x * 2
+//!                                        ForeignScan: SELECT x, y … WHERE y = 1  =>  UPDATE … SET x = x * 2 WHERE y = 1
+//! ```
+
+use std::sync::Arc;
+
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::union::UnionExec;
+
+use crate::connector::{Connector, RemoteQuery};
+use crate::node::{DeadNodes, Member};
+use crate::pushdown::Source;
+use crate::scan::ForeignScanExec;
+use crate::table::TableDefinition;
+
+#[derive(Debug, Clone)]
+pub enum Verb {
+    Delete,
+    /// The columns that get the values of the query, by their names here.
+    Update(Vec<String>),
+}
+
+/// What one server is told.
+#[derive(Debug)]
+pub struct Change {
+    pub server: String,
+    pub member: Option<Member>,
+    pub dead_nodes: DeadNodes,
+    pub table: Arc<TableDefinition>,
+    pub connector: Arc<dyn Connector>,
+    pub statement: RemoteQuery,
+}
+
+impl Change {
+    /// As in the column that tells the node.
+    pub fn node(&self) -> String {
+        self.member.as_ref().map_or_else(|| format!("/{}/", self.server), |member| member.node.clone())
+    }
+}
+
+/// The statements that change the rows of a query; `None` if some of the work would have to be done here.
+pub fn on_servers(plan: &Arc<dyn ExecutionPlan>, verb: &Verb) -> Option<Vec<Change>> {
+    let values = match verb {
+        Verb::Delete => 0,
+        Verb::Update(columns) => columns.len(),
+    };
+    let schema = plan.schema();
+    let column = |i: usize| Arc::new(Column::new(schema.field(i).name(), i)) as Arc<dyn PhysicalExpr>;
+    let sources = (0..values).map(|i| Source::of(&column(i))).collect::<Option<Vec<_>>>()?;
+    let mut changes = Vec::new();
+    collect(plan, &sources, verb, &mut changes).map(|()| changes)
+}
+
+/// `None`: something else than a scan stands for rows.
+fn collect(
+    plan: &Arc<dyn ExecutionPlan>,
+    sources: &[Source],
+    verb: &Verb,
+    changes: &mut Vec<Change>,
+) -> Option<()> {
+    if let Some(scan) = plan.downcast_ref::<ForeignScanExec>() {
+        changes.push(of_scan(scan, sources, verb)?);
+        return Some(());
+    }
+    if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+        let below = sources.iter().map(|source| source.below(projection)).collect::<Option<Vec<_>>>()?;
+        return collect(projection.input(), &below, verb, changes);
+    }
+    if plan.downcast_ref::<UnionExec>().is_some() {
+        return plan.children().into_iter().try_for_each(|side| collect(side, sources, verb, changes));
+    }
+    // A condition that no row of this node fulfils.
+    if plan.downcast_ref::<EmptyExec>().is_some() {
+        return Some(());
+    }
+    match (plan.name(), plan.children().as_slice()) {
+        (
+            "CooperativeExec" | "CoalescePartitionsExec" | "RepartitionExec" | "CoalesceBatchesExec",
+            [below],
+        ) => collect(below, sources, verb, changes),
+        _ => None,
+    }
+}
+
+fn of_scan(scan: &ForeignScanExec, sources: &[Source], verb: &Verb) -> Option<Change> {
+    let select = scan.select();
+    if select.limit.is_some() || select.aggregate.is_some() {
+        return None;
+    }
+    let capabilities = scan.capabilities();
+    let relation = select.relation(capabilities.dialect);
+    let mut sql = match verb {
+        Verb::Delete => format!("DELETE FROM {relation}"),
+        Verb::Update(columns) => {
+            let assigned = columns.iter().zip(sources).map(|(name, source)| {
+                let column = select.table.columns.iter().find(|column| column.name == *name)?;
+                let value = select.value(source, column.ty, capabilities)?;
+                Some(format!("{} = {value}", capabilities.dialect.name(&column.remote)))
+            });
+            let assigned = assigned.collect::<Option<Vec<_>>>()?;
+            format!("UPDATE {relation} SET {}", assigned.join(", "))
+        }
+    };
+    if !select.conditions.is_empty() {
+        sql += &format!(" WHERE {}", select.conditions.join(" AND "));
+    }
+    Some(Change {
+        server: scan.server().to_string(),
+        member: scan.member().cloned(),
+        dead_nodes: scan.dead_nodes(),
+        table: Arc::clone(&select.table),
+        connector: Arc::clone(scan.connector()),
+        statement: RemoteQuery { sql, table: select.table.name.clone(), relation, ..RemoteQuery::default() },
+    })
+}

@@ -1,0 +1,147 @@
+//! A connector whose server is watched: what is known to be down is not asked, and who waits for it is told.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use async_trait::async_trait;
+use datafusion::error::DataFusionError;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::stream::{self, StreamExt};
+use tidemill_sql::Result;
+use tidemill_sql::planner::plan_error;
+use tidemill_sql::statement::ImportSelection;
+
+use crate::connector::{Capabilities, Connector, ImportedTable, Insertion, RemoteQuery, Writer};
+use crate::health::{Health, is_absence};
+use crate::option::Options;
+use crate::snapshot::Shared;
+
+/// A connector, and whether its server is there.
+#[derive(Debug)]
+pub struct Watched {
+    pub connector: Arc<dyn Connector>,
+    pub health: Arc<Health>,
+}
+
+impl Watched {
+    /// Work of the server, unless it is known to be down.
+    async fn guarded<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        match self.health.down() {
+            Some(down) => Err(down),
+            None => guarded(&self.health, work).await,
+        }
+    }
+}
+
+#[async_trait]
+impl Connector for Watched {
+    fn capabilities(&self) -> &'static Capabilities {
+        self.connector.capabilities()
+    }
+
+    fn rows(
+        self: Arc<Self>,
+        query: Arc<RemoteQuery>,
+        schema: SchemaRef,
+        batch_rows: usize,
+        shared: Option<Arc<Shared>>,
+        counted: Box<dyn Fn(usize) + Send + Sync>,
+    ) -> SendableRecordBatchStream {
+        if let Some(down) = self.health.down() {
+            let failed = stream::once(async move { Err(DataFusionError::External(Box::new(down))) });
+            return Box::pin(RecordBatchStreamAdapter::new(schema, failed));
+        }
+        let is_reached = Arc::new(AtomicBool::new(false));
+        let reached = Arc::clone(&is_reached);
+        let counted = Box::new(move |bytes| {
+            reached.store(true, Ordering::Relaxed);
+            counted(bytes);
+        });
+        let rows = Arc::clone(&self.connector).rows(query, Arc::clone(&schema), batch_rows, shared, counted);
+        let guarded = stream::unfold(Some(rows), move |rows| {
+            let (watched, is_reached) = (Arc::clone(&self), Arc::clone(&is_reached));
+            async move {
+                let mut rows = rows?;
+                let batch = tokio::select! {
+                    biased;
+                    batch = rows.next() => batch?,
+                    gone = watched.health.until_gone(|| is_reached.load(Ordering::Relaxed)) => {
+                        return Some((Err(DataFusionError::External(Box::new(gone))), None));
+                    }
+                };
+                match batch {
+                    Ok(batch) => Some((Ok(batch), Some(rows))),
+                    Err(error) => {
+                        let error = plan_error(error);
+                        if is_absence(&error) {
+                            watched.health.suspect();
+                        }
+                        Some((Err(DataFusionError::External(Box::new(error))), None))
+                    }
+                }
+            }
+        });
+        Box::pin(RecordBatchStreamAdapter::new(schema, guarded))
+    }
+
+    async fn tables(
+        &self,
+        schema: &str,
+        selection: &ImportSelection,
+        options: &Options,
+    ) -> Result<Option<Vec<ImportedTable>>> {
+        self.guarded(self.connector.tables(schema, selection, options)).await
+    }
+
+    async fn probe(&self) -> Result<()> {
+        self.connector.probe().await
+    }
+
+    fn connections(&self) -> usize {
+        self.connector.connections()
+    }
+
+    async fn begin(&self) -> Result<Box<dyn Writer>> {
+        let writer = self.guarded(self.connector.begin()).await?;
+        Ok(Box::new(WatchedWriter { health: Arc::clone(&self.health), writer }))
+    }
+}
+
+/// A transaction that ends when its server goes down.
+struct WatchedWriter {
+    health: Arc<Health>,
+    writer: Box<dyn Writer>,
+}
+
+#[async_trait]
+impl Writer for WatchedWriter {
+    async fn insert(&mut self, into: &Insertion, rows: &RecordBatch) -> Result<()> {
+        guarded(&self.health, self.writer.insert(into, rows)).await
+    }
+
+    async fn execute(&mut self, statement: &RemoteQuery) -> Result<u64> {
+        guarded(&self.health, self.writer.execute(statement)).await
+    }
+
+    async fn commit(&mut self) -> Result<()> {
+        guarded(&self.health, self.writer.commit()).await
+    }
+}
+
+/// Work of a server, which ends when it goes down.
+async fn guarded<T>(health: &Health, work: impl Future<Output = Result<T>>) -> Result<T> {
+    let done = tokio::select! {
+        biased;
+        done = work => done,
+        gone = health.until_gone(|| true) => Err(gone),
+    };
+    // A query that did not reach the server has it probed.
+    done.inspect_err(|error| {
+        if is_absence(error) {
+            health.suspect();
+        }
+    })
+}

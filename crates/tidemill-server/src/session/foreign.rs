@@ -1,0 +1,118 @@
+//! Statements that write to foreign tables: a transaction of their own on each server.
+
+use arrow::array::RecordBatch;
+use datafusion::common::ScalarValue;
+use sqlparser::ast::{self, SelectItem};
+use tidemill_federation::change::{self, Verb};
+use tidemill_federation::multi_tenant::URL;
+use tidemill_federation::write::Writing;
+use tidemill_sql::insert::is_default;
+use tidemill_sql::{Result, SqlError, SqlState, parse};
+
+use super::Session;
+use super::execute::Outcome;
+use super::interrupt::Shield;
+use super::modify::Change;
+use crate::insert::{ForeignTarget, Target, rows_of};
+use crate::query;
+
+impl Session {
+    /// The writing half of a statement, if its target is foreign.
+    pub(super) async fn begin_writing(&mut self, verb: &str, target: &Target) -> Result<Option<Writing>> {
+        let Target::Foreign(foreign) = target else { return Ok(None) };
+        self.begin_definition(verb).await?;
+        foreign.writing(&self.server.catalog).map(Some)
+    }
+
+    /// Rows for the target of a statement; how many.
+    pub(super) async fn write_rows_of(
+        &mut self,
+        writing: &mut Option<Writing>,
+        target: &Target,
+        events: RecordBatch,
+    ) -> Result<usize> {
+        match writing {
+            None => self.write_events(target, events).await,
+            Some(writing) => {
+                writing.insert(&rows_of(&events)?).await?;
+                Ok(events.num_rows())
+            }
+        }
+    }
+
+    /// What was written lasts from here on; nothing interrupts that.
+    pub(super) async fn commit_writing(&mut self, writing: Option<Writing>) -> Result<u64> {
+        let Some(writing) = writing else { return Ok(0) };
+        let _shield = Shield::raised(&self.interrupt);
+        writing.commit().await
+    }
+
+    /// UPDATE and DELETE of a foreign table, which its servers carry out.
+    pub(super) async fn modify_foreign(
+        &mut self,
+        change: &Change<'_>,
+        target: &ForeignTarget,
+        text: &str,
+        values: Vec<ScalarValue>,
+    ) -> Result<Outcome> {
+        self.begin_definition(change.verb).await?;
+        let (query, names) = change.foreign(target)?;
+        // What is to be changed is found where it is.
+        let state = self.planning().leaving_all_to_servers().state();
+        let plan = query::plan(&state, &ast::Statement::Query(query), text).await?;
+        let physical = query::physical(&state, plan, values).await?;
+        let verb = match change.verb {
+            "DELETE" => Verb::Delete,
+            _ => Verb::Update(names),
+        };
+        let Some(changes) = change::on_servers(&physical, &verb) else {
+            let message = format!(
+                "this {} cannot be left to the servers of \"{}\"",
+                change.verb, target.table.object.name
+            );
+            return Err(SqlError::unsupported(message)
+                .with_detail("A condition, or a new value, does not mean the same there.")
+                .with_hint(
+                    "Conditions of comparisons with constants do: docs/federation.md lists what does.",
+                ));
+        };
+        let mut writing = Writing::changing(&target.table.object.name, &changes);
+        writing.execute(changes).await?;
+        let missing = writing.missing();
+        let rows = self.commit_writing(Some(writing)).await?;
+        self.missing.extend(missing);
+        Ok(Outcome::Tag(format!("{} {rows}", change.verb)))
+    }
+}
+
+impl Change<'_> {
+    /// `SELECT values FROM relation WHERE condition`, and the columns that get the values.
+    pub(super) fn foreign(&self, target: &ForeignTarget) -> Result<(Box<ast::Query>, Vec<String>)> {
+        let columns = &target.table.object.columns;
+        let columns: Vec<_> = columns.iter().map(|c| (c.column.name.as_str(), c.column.ty)).collect();
+        let places = self.places_among(&target.table.object.name, &columns)?;
+        let mut query = parse::parse_query("SELECT 1 FROM t")?;
+        let ast::SetExpr::Select(select) = query.body.as_mut() else {
+            return Err(SqlError::internal("a query without a SELECT"));
+        };
+        select.from = vec![self.relation.clone()];
+        select.selection = self.selection.cloned();
+        let Some(assignments) = self.assignments else { return Ok((query, vec![])) };
+        select.projection.clear();
+        for (i, (assignment, (place, ty))) in assignments.iter().zip(&places).enumerate() {
+            if columns[*place].0 == URL {
+                let message = format!("column \"{URL}\" tells the node of a row and cannot be assigned to");
+                return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
+            }
+            let value = match is_default(&assignment.value) {
+                true => "NULL".to_string(),
+                false => assignment.value.to_string(),
+            };
+            let expr = parse::parse_expr(&format!("CAST(({value}) AS {})", ty.display()))?;
+            let alias = ast::Ident::with_quote('"', format!("new value {i}"));
+            select.projection.push(SelectItem::ExprWithAlias { expr, alias });
+        }
+        let names = places.iter().map(|(place, _)| columns[*place].0.to_string()).collect();
+        Ok((query, names))
+    }
+}

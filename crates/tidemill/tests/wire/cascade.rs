@@ -1,0 +1,84 @@
+//! A Tidemill whose nodes are Tidemills with nodes.
+
+use crate::postgres::Postgres;
+use crate::server::{Server, failure, rows};
+use tokio_postgres::NoTls;
+
+#[tokio::test]
+async fn nodes_of_nodes_are_read_and_chosen() {
+    let Some(node) = Postgres::start() else { return };
+    let config = format!("host=127.0.0.1 port={} user=postgres", node.port);
+    let (remote, connection) = tokio_postgres::connect(&config, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let dir = tempfile::tempdir().unwrap();
+    let (lower, upper) = (Server::start(&dir.path().join("lower")), Server::start(&dir.path().join("upper")));
+    let (below, client) = (lower.connect().await, upper.connect().await);
+    for i in 1..=3 {
+        let there = format!(
+            "CREATE SCHEMA n{i}; CREATE TABLE n{i}.m AS SELECT x AS id, 'name ' || x % 4 AS name, x * 0.5::float8 AS v
+             FROM generate_series({i}, 300, 3) AS x"
+        );
+        remote.batch_execute(&there).await.unwrap();
+        let here = format!(
+            "CREATE SERVER n{i} FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '127.0.0.1', port '{}', dbname 'postgres');
+             CREATE USER MAPPING FOR PUBLIC SERVER n{i}",
+            node.port
+        );
+        if i == 3 { &client } else { &below }.batch_execute(&here).await.unwrap();
+    }
+    below
+        .batch_execute(
+            "CREATE MULTI TENANT TABLE m (id int, name text, v float8) CHILDREN (n1.n1.m, n2.n2.m)",
+        )
+        .await
+        .unwrap();
+    let create = format!(
+        "CREATE SERVER west FOREIGN DATA WRAPPER tidemill_fdw OPTIONS (host '127.0.0.1', port '{}', dbname 'tidemill');
+         CREATE USER MAPPING FOR PUBLIC SERVER west;
+         CREATE SERVER parent FOREIGN DATA WRAPPER pgspider_core_fdw;
+         CREATE FOREIGN TABLE m (id int, name text, v float8, __spd_url text) SERVER parent;
+         CREATE FOREIGN TABLE m__west__0 (id int, name text, v float8, __spd_url text) SERVER west OPTIONS (table_name 'm');
+         CREATE FOREIGN TABLE m__n3__0 (id int, name text, v float8) SERVER n3 OPTIONS (schema_name 'n3', table_name 'm')",
+        lower.port
+    );
+    client.batch_execute(&create).await.unwrap();
+    for (query, wanted) in [
+        ("SELECT count(*), sum(id), avg(v) FROM m", vec![vec!["300", "45150", "75.25"]]),
+        (
+            "SELECT __spd_url, count(*), min(name) FROM m GROUP BY __spd_url ORDER BY 1",
+            vec![
+                vec!["/n3/", "100", "name 0"],
+                vec!["/west/n1/", "100", "name 0"],
+                vec!["/west/n2/", "100", "name 0"],
+            ],
+        ),
+        (
+            "SELECT id, __spd_url FROM m WHERE id < 4 ORDER BY id",
+            vec![vec!["1", "/west/n1/"], vec!["2", "/west/n2/"], vec!["3", "/n3/"]],
+        ),
+        ("SELECT count(*) FROM m IN ('/west/n2/')", vec![vec!["100"]]),
+        ("SELECT count(*) FROM m IN ('/west/')", vec![vec!["200"]]),
+        ("SELECT count(*) FROM m IN ('/west/n1/', '/n3/') WHERE name >= 'name 2'", vec![vec!["100"]]),
+        ("SELECT count(*) FROM m WHERE __spd_url = '/west/n1/'", vec![vec!["100"]]),
+        (
+            "SELECT name, count(*) FROM m GROUP BY name HAVING count(*) > 1 ORDER BY name DESC LIMIT 1",
+            vec![vec!["name 3", "75"]],
+        ),
+        ("SELECT count(*) FROM m AS a JOIN m AS b ON a.id = b.id + 1", vec![vec!["299"]]),
+        ("SELECT id FROM m ORDER BY v DESC LIMIT 2", vec![vec!["300"], vec!["299"]]),
+    ] {
+        assert_eq!(rows(&client, query).await, wanted, "{query}");
+    }
+    let (code, message) = failure(&client, "SELECT * FROM m IN ('/west/nope/')").await;
+    assert!(code == "42704" && message.contains("no node \"/nope/\""), "{code} {message}");
+    let (code, message) = failure(&client, "SELECT * FROM m IN ('/east/n1/')").await;
+    assert!(code == "42704" && message.contains("no node \"/east/n1/\""), "{code} {message}");
+    // Rows that come to the lower one are dealt out there.
+    client.batch_execute("INSERT INTO m (id) SELECT generate_series(1001, 1008)").await.unwrap();
+    let counts =
+        "SELECT (SELECT count(*) FROM n1.m), (SELECT count(*) FROM n2.m), (SELECT count(*) FROM n3.m)";
+    assert_eq!(rows(&remote, counts).await, [["102", "102", "104"]]);
+    assert_eq!(client.execute("UPDATE m SET name = 'new' WHERE id > 1000", &[]).await.unwrap(), 8);
+    assert_eq!(client.execute("DELETE FROM m IN ('/west/n1/') WHERE id > 1000", &[]).await.unwrap(), 2);
+    assert_eq!(rows(&client, "SELECT count(*) FROM m WHERE name = 'new'").await, [["6"]]);
+}

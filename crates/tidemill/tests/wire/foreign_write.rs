@@ -1,0 +1,230 @@
+//! Rows that are written to foreign tables, and which node gets them.
+
+use std::io::Write;
+
+use bytes::Bytes;
+use futures::SinkExt;
+use tokio_postgres::{Client, NoTls};
+
+use crate::client::Client as Wire;
+use crate::postgres::Postgres;
+use crate::proxy::{Mode, Proxy};
+use crate::server::{Server, failure, rows};
+
+/// Three nodes in one PostgreSQL, the second behind a proxy.
+struct Setting {
+    _node: Postgres,
+    remote: Client,
+    proxy: Proxy,
+    server: Server,
+    client: Client,
+    dir: tempfile::TempDir,
+}
+
+async fn start() -> Option<Setting> {
+    let node = Postgres::start()?;
+    let config = format!("host=127.0.0.1 port={} user=postgres", node.port);
+    let (remote, connection) = tokio_postgres::connect(&config, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let proxy = Proxy::start(node.port).await;
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&dir.path().join("data"));
+    let client = server.connect().await;
+    for i in 1..=3 {
+        let port = if i == 2 { proxy.port } else { node.port };
+        let there = format!(
+            "CREATE SCHEMA n{i};
+             CREATE TABLE n{i}.m (id int, name text DEFAULT 'there', v float8 CHECK (v < 1000), at timestamptz, n numeric);
+             CREATE UNIQUE INDEX ON n{i}.m (id)"
+        );
+        remote.batch_execute(&there).await.unwrap();
+        let here = format!(
+            "CREATE SERVER n{i} FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '127.0.0.1', port '{port}', dbname 'postgres');
+             CREATE USER MAPPING FOR PUBLIC SERVER n{i};
+             CREATE FOREIGN TABLE t{i} (id int, label text OPTIONS (column_name 'name'), v float8, at timestamptz, n numeric)
+                 SERVER n{i} OPTIONS (schema_name 'n{i}', table_name 'm')"
+        );
+        client.batch_execute(&here).await.unwrap();
+    }
+    let create = "CREATE MULTI TENANT TABLE m (id int, name text, v float8, at timestamptz, n numeric)
+        CHILDREN (n1.n1.m, n2.n2.m, n3.n3.m)";
+    client.batch_execute(create).await.unwrap();
+    Some(Setting { _node: node, remote, proxy, server, client, dir })
+}
+
+/// How many rows each node has.
+async fn counts(remote: &Client) -> Vec<String> {
+    let counts =
+        "SELECT (SELECT count(*) FROM n1.m), (SELECT count(*) FROM n2.m), (SELECT count(*) FROM n3.m)";
+    rows(remote, counts).await.remove(0)
+}
+
+#[tokio::test]
+async fn rows_are_written_to_a_server() {
+    let Some(setting) = start().await else { return };
+    let Setting { remote, client, .. } = &setting;
+    let insert =
+        "INSERT INTO t1 VALUES (1, 'one', 1.5, '2020-01-01 12:00+00', 1.10), (2, NULL, NULL, NULL, 'NaN')";
+    assert_eq!(client.execute(insert, &[]).await.unwrap(), 2);
+    client
+        .batch_execute("INSERT INTO t1 (n, id) SELECT x, x FROM generate_series(3, 12) AS x")
+        .await
+        .unwrap();
+    let prepared = client.prepare("INSERT INTO t1 (id, label, v) VALUES ($1, $2, $3)").await.unwrap();
+    for id in [20, 21] {
+        client.execute(&prepared, &[&id, &"prepared", &2.5_f64]).await.unwrap();
+    }
+    let sink = client.copy_in("COPY t1 (id, label) FROM STDIN").await.unwrap();
+    let mut sink = std::pin::pin!(sink);
+    for id in 100..200 {
+        sink.send(Bytes::from(format!("{id}\tcopied {id}\n"))).await.unwrap();
+    }
+    assert_eq!(sink.finish().await.unwrap(), 100);
+    let query = "SELECT * FROM TABLE ORDER BY id";
+    let there = rows(remote, &format!("SET timezone = UTC; {}", query.replace("TABLE", "n1.m"))).await;
+    assert_eq!(there.len(), 114);
+    assert_eq!(there[0], ["1", "one", "1.5", "2020-01-01 12:00:00+00", "1.10"]);
+    // As in postgres_fdw, what is not given is NULL, whatever the default is there.
+    assert_eq!(there[2], ["3", "NULL", "NULL", "NULL", "3"]);
+    let here = rows(client, &format!("SET timezone = UTC; {}", query.replace("TABLE", "t1"))).await;
+    assert_eq!(here, there);
+}
+
+#[tokio::test]
+async fn rows_are_dealt_out_to_the_nodes_in_turn() {
+    let Some(setting) = start().await else { return };
+    let Setting { remote, client, dir, .. } = &setting;
+    client.batch_execute("INSERT INTO m (id) SELECT generate_series(1, 300)").await.unwrap();
+    assert_eq!(counts(remote).await, ["100", "100", "100"]);
+    for id in 301..=306 {
+        client.execute(&format!("INSERT INTO m (id) VALUES ({id})"), &[]).await.unwrap();
+    }
+    assert_eq!(counts(remote).await, ["102", "102", "102"]);
+    client
+        .batch_execute("INSERT INTO m IN ('/n2/', '/n3/') (id) SELECT generate_series(401, 410)")
+        .await
+        .unwrap();
+    assert_eq!(counts(remote).await, ["102", "107", "107"]);
+    // Who names the node gets it.
+    client
+        .batch_execute("INSERT INTO m (id, __spd_url) VALUES (501, '/n1/'), (502, '/n1/'), (503, '/n3/')")
+        .await
+        .unwrap();
+    assert_eq!(counts(remote).await, ["104", "107", "108"]);
+    assert_eq!(failure(client, "INSERT INTO m (id, __spd_url) VALUES (504, '/x/')").await.0, "42704");
+    let path = dir.path().join("rows.csv");
+    let mut file = std::fs::File::create(&path).unwrap();
+    (600..630).for_each(|id| writeln!(file, "{id},{id}.5").unwrap());
+    client.batch_execute(&format!("COPY m (id, v) FROM '{}' (FORMAT csv)", path.display())).await.unwrap();
+    assert_eq!(counts(remote).await, ["114", "117", "118"]);
+    assert_eq!(
+        rows(client, "SELECT count(*), count(DISTINCT id), sum(v) FROM m").await,
+        [["349", "349", "18450"]]
+    );
+}
+
+/// None of the nodes has any of it.
+#[tokio::test]
+async fn what_one_node_refuses_is_on_none() {
+    let Some(setting) = start().await else { return };
+    let Setting { remote, client, .. } = &setting;
+    client.batch_execute("INSERT INTO m (id) SELECT generate_series(1, 9)").await.unwrap();
+    for (statement, state, message) in [
+        (
+            "INSERT INTO m (id) SELECT generate_series(4, 5000)",
+            "23505",
+            "duplicate key value violates unique constraint",
+        ),
+        (
+            "INSERT INTO m (id, v) SELECT x, x FROM generate_series(10, 2000) AS x",
+            "23514",
+            "violates check constraint",
+        ),
+        ("INSERT INTO t1 (id) VALUES (1)", "23505", "duplicate key"),
+        ("INSERT INTO m (id) VALUES (99), (1 / 0)", "22012", "division by zero"),
+        ("INSERT INTO m (nope) VALUES (1)", "42703", "column \"nope\" of relation \"m\" does not exist"),
+        ("BEGIN; INSERT INTO m (id) VALUES (99)", "25001", "cannot run inside a transaction block"),
+        (
+            "ROLLBACK; BEGIN READ ONLY; COMMIT; SET default_transaction_read_only = on; INSERT INTO m (id) VALUES (99)",
+            "25006",
+            "read-only",
+        ),
+    ] {
+        let (code, told) = failure(client, statement).await;
+        assert!(code == state && told.contains(message), "{statement}: {code} {told}");
+    }
+    client.batch_execute("SET default_transaction_read_only = off").await.unwrap();
+    assert_eq!(counts(remote).await, ["3", "3", "3"]);
+    let open =
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tidemill' AND state <> 'idle'";
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while rows(remote, open).await != [["0"]] {
+        assert!(std::time::Instant::now() < deadline, "a transaction is left behind");
+    }
+}
+
+#[tokio::test]
+async fn rows_are_changed_where_they_are() {
+    let Some(setting) = start().await else { return };
+    let Setting { remote, client, .. } = &setting;
+    let fill =
+        "INSERT INTO m (id, name, v) SELECT x, 'name ' || x % 5, x * 0.5 FROM generate_series(1, 300) AS x";
+    client.batch_execute(fill).await.unwrap();
+    client.batch_execute("CREATE TABLE local AS SELECT id, name, v, __spd_url FROM m").await.unwrap();
+    for (statement, tag) in [
+        ("UPDATE TABLE SET name = 'new' WHERE id < 10", 9),
+        ("UPDATE TABLE SET v = NULL, name = DEFAULT WHERE name = 'name 3' AND id > 200", 20),
+        ("UPDATE TABLE SET v = id WHERE false", 0),
+        ("UPDATE TABLE SET name = 'one node' WHERE __spd_url = '/n2/' AND id > 280", 7),
+        ("DELETE FROM TABLE WHERE id IN (1, 50, 77)", 3),
+        ("DELETE FROM TABLE AS x WHERE x.id > 290 OR x.v IS NULL", 28),
+    ] {
+        for table in ["m", "local"] {
+            let statement = statement.replace("TABLE", table);
+            assert_eq!(client.execute(&statement, &[]).await.unwrap(), tag, "{statement}");
+        }
+        let all = "SELECT id, name, v, __spd_url FROM TABLE ORDER BY id";
+        let (there, here) = (all.replace("TABLE", "m"), all.replace("TABLE", "local"));
+        assert_eq!(rows(client, &there).await, rows(client, &here).await, "{statement}");
+    }
+    let before = counts(remote).await;
+    let prepared = client.prepare("DELETE FROM m IN ('/n1/') WHERE id > $1").await.unwrap();
+    client.execute(&prepared, &[&0]).await.unwrap();
+    assert_eq!(counts(remote).await, ["0", &before[1], &before[2]]);
+    for (statement, state, message) in [
+        ("UPDATE m SET name = upper(name)", "0A000", "this UPDATE cannot be left to the servers of \"m\""),
+        (
+            "DELETE FROM m WHERE upper(name) = 'NEW'",
+            "0A000",
+            "this DELETE cannot be left to the servers of \"m\"",
+        ),
+        ("UPDATE m SET __spd_url = '/n1/'", "42P10", "column \"__spd_url\""),
+        ("UPDATE m SET id = 7 WHERE id = 8 OR id = 11", "23505", "duplicate key"),
+        ("UPDATE m SET v = 5000 WHERE id > 1", "23514", "check constraint"),
+        ("UPDATE m SET nope = 1", "42703", "column \"nope\" of relation \"m\" does not exist"),
+    ] {
+        let (code, told) = failure(client, statement).await;
+        assert!(code == state && told.contains(message), "{statement}: {code} {told}");
+    }
+}
+
+/// A dead node is passed over by rows that nobody wants on it, and is an error, or left as it is, otherwise.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_node_gets_no_rows() {
+    let Some(setting) = start().await else { return };
+    let Setting { remote, client, proxy, server, .. } = &setting;
+    client.batch_execute("INSERT INTO m (id) SELECT generate_series(1, 9)").await.unwrap();
+    proxy.set(Mode::Refuse);
+    client.batch_execute("INSERT INTO m (id) SELECT generate_series(11, 20)").await.unwrap();
+    assert_eq!(counts(remote).await, ["8", "3", "8"]);
+    assert_eq!(failure(client, "INSERT INTO m IN ('/n2/') (id) VALUES (21)").await.0, "08001");
+    assert_eq!(failure(client, "INSERT INTO m (id, __spd_url) VALUES (21, '/n2/')").await.0, "08001");
+    assert_eq!(failure(client, "UPDATE m SET name = 'x'").await.0, "08001");
+    let mut wire = Wire::connect(server.port, "tidemill");
+    wire.query("SET on_dead_node = skip");
+    let answer = wire.query("UPDATE m SET name = 'x'");
+    assert_eq!((answer.error, answer.tags), (None, vec!["UPDATE 16".to_string()]));
+    let warning = &answer.notices[0];
+    assert_eq!((warning.get('S'), warning.get('M')), ("WARNING", "node of table \"m\" not changed: /n2/"));
+    proxy.set(Mode::Pass);
+}

@@ -1,0 +1,126 @@
+//! Between a client and a server of its own: passes everything on, or does what networks and dying hosts do.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    Pass,
+    /// Nobody listens, and what was connected is reset.
+    Refuse,
+    /// Connections are accepted, and nothing goes through them.
+    Hang,
+    /// What the client says arrives; what the server says does not.
+    HalfOpen,
+    /// Whatever the server says comes this much later.
+    Delay(Duration),
+    /// Connections are reset after so many more bytes of the server.
+    ResetAfter(usize),
+}
+
+pub struct Proxy {
+    pub port: u16,
+    mode: watch::Sender<Mode>,
+    listening: JoinHandle<()>,
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.listening.abort();
+    }
+}
+
+impl Proxy {
+    pub async fn start(to: u16) -> Proxy {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (mode, of_listener) = watch::channel(Mode::Pass);
+        let listening = tokio::spawn(listen(listener, address, to, of_listener));
+        Proxy { port: address.port(), mode, listening }
+    }
+
+    pub fn set(&self, mode: Mode) {
+        self.mode.send_replace(mode);
+    }
+}
+
+async fn listen(listener: TcpListener, address: SocketAddr, to: u16, mut mode: watch::Receiver<Mode>) {
+    let mut listener = Some(listener);
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        let refuses = *mode.borrow_and_update() == Mode::Refuse;
+        match &listener {
+            Some(_) if refuses => {
+                listener = None;
+                connections.abort_all();
+            }
+            None if !refuses => listener = Some(TcpListener::bind(address).await.unwrap()),
+            Some(listening) => tokio::select! {
+                accepted = listening.accept() => {
+                    let (client, _) = accepted.unwrap();
+                    connections.spawn(pass(client, to, mode.clone()));
+                }
+                changed = mode.changed() => changed.unwrap(),
+            },
+            None => mode.changed().await.unwrap(),
+        }
+    }
+}
+
+async fn pass(client: TcpStream, to: u16, mode: watch::Receiver<Mode>) {
+    // The server may have ended before its proxy.
+    let Ok(server) = TcpStream::connect(("127.0.0.1", to)).await else { return };
+    // So that it is a reset when it is dropped.
+    client.set_zero_linger().unwrap();
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    tokio::select! {
+        () = pump(from_client, to_server, mode.clone(), false) => {}
+        () = pump(from_server, to_client, mode, true) => {}
+    }
+}
+
+async fn pump(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    mut mode: watch::Receiver<Mode>,
+    is_server: bool,
+) {
+    let mut buffer = vec![0; 16 << 10];
+    let mut passed = 0;
+    loop {
+        let Ok(count @ 1..) = from.read(&mut buffer).await else { return };
+        loop {
+            let now = *mode.borrow_and_update();
+            match now {
+                Mode::Hang => {}
+                Mode::HalfOpen if is_server => {}
+                Mode::Delay(time) if is_server => {
+                    tokio::time::sleep(time).await;
+                    break;
+                }
+                Mode::ResetAfter(bytes) if is_server => {
+                    passed += count;
+                    if passed > bytes {
+                        return;
+                    }
+                    break;
+                }
+                _ => break,
+            }
+            if mode.changed().await.is_err() {
+                return;
+            }
+        }
+        if to.write_all(&buffer[..count]).await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Encrypted connections to servers, and certificates that do not verify.
+
+use std::path::Path;
+use std::process::Command;
+
+use tokio_postgres::{Client, NoTls};
+
+use crate::postgres::Postgres;
+use crate::server::{Server, failure, rows};
+
+/// Two authorities, and a certificate of the first for `localhost`.
+fn make_certificates(dir: &Path) -> bool {
+    let script = "set -e
+        for ca in ca other; do
+            openssl req -x509 -newkey rsa:2048 -nodes -keyout $ca.key -out $ca.crt -subj /CN=$ca -days 30 -addext basicConstraints=critical,CA:TRUE
+        done
+        openssl req -newkey rsa:2048 -nodes -keyout server.key -out server.csr -subj /CN=localhost
+        printf 'subjectAltName=DNS:localhost' > san
+        openssl x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out server.crt -days 30 -extfile san
+        chmod 600 server.key
+        if [ $(id -u) = 0 ]; then chown -R postgres . ; fi";
+    Command::new("sh")
+        .args(["-c", script])
+        .current_dir(dir)
+        .output()
+        .is_ok_and(|output| output.status.success())
+}
+
+/// A server with these options, as `s`.
+async fn define(client: &Client, options: &str) {
+    let create = format!(
+        "DROP SERVER IF EXISTS s CASCADE;
+         CREATE SERVER s FOREIGN DATA WRAPPER postgres_fdw OPTIONS (dbname 'postgres', {options});
+         CREATE USER MAPPING FOR PUBLIC SERVER s;
+         CREATE FOREIGN TABLE encrypted (ssl bool) SERVER s"
+    );
+    client.batch_execute(&create).await.unwrap();
+}
+
+#[tokio::test]
+async fn connections_are_encrypted_as_sslmode_says() {
+    let Some(node) = Postgres::start() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    if !make_certificates(dir.path()) {
+        println!("skipped: no certificates could be made (install openssl)");
+        return;
+    }
+    let config = format!("host=127.0.0.1 port={} user=postgres", node.port);
+    let (remote, connection) = tokio_postgres::connect(&config, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let view = "CREATE VIEW encrypted AS SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+    remote.batch_execute(view).await.unwrap();
+    let server = Server::start(&dir.path().join("data"));
+    let client = server.connect().await;
+    let at = |host: &str, rest: &str| format!("host '{host}', port '{}', {rest}", node.port);
+    let query = "SELECT ssl FROM encrypted";
+    for (mode, wanted) in [("disable", "f"), ("allow", "f"), ("prefer", "f")] {
+        define(&client, &at("localhost", &format!("sslmode '{mode}'"))).await;
+        assert_eq!(rows(&client, query).await, [[wanted]], "{mode}");
+    }
+    define(&client, &at("localhost", "sslmode 'require'")).await;
+    assert_eq!(failure(&client, query).await.0, "08001");
+    let file = |name: &str| dir.path().join(name).display().to_string();
+    for set in [
+        format!("ssl_cert_file = '{}'", file("server.crt")),
+        format!("ssl_key_file = '{}'", file("server.key")),
+        "ssl = on".into(),
+    ] {
+        remote.batch_execute(&format!("ALTER SYSTEM SET {set}")).await.unwrap();
+    }
+    remote.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while rows(&remote, "SHOW ssl").await != [["on"]] {
+        assert!(std::time::Instant::now() < deadline, "the server takes no TLS");
+    }
+    let root = |name: &str| format!("sslrootcert '{}'", file(name));
+    for (host, options, wanted) in [
+        ("127.0.0.1", "sslmode 'disable'".to_string(), "f"),
+        ("127.0.0.1", "sslmode 'prefer'".to_string(), "t"),
+        ("127.0.0.1", "sslmode 'require'".to_string(), "t"),
+        ("localhost", format!("sslmode 'require', {}", root("ca.crt")), "t"),
+        ("127.0.0.1", format!("sslmode 'verify-ca', {}", root("ca.crt")), "t"),
+        ("localhost", format!("sslmode 'verify-full', {}", root("ca.crt")), "t"),
+    ] {
+        define(&client, &at(host, &options)).await;
+        assert_eq!(rows(&client, query).await, [[wanted]], "{host}, {options}");
+        // What is cancelled is cancelled by a connection of the same kind.
+        assert_eq!(
+            failure(
+                &client,
+                "SET statement_timeout = 1; SELECT count(*) FROM encrypted, generate_series(1, 100000000)"
+            )
+            .await
+            .0,
+            "57014"
+        );
+        client.batch_execute("RESET statement_timeout").await.unwrap();
+    }
+    for (host, options, state) in [
+        ("127.0.0.1", format!("sslmode 'verify-full', {}", root("ca.crt")), "08001"),
+        ("localhost", format!("sslmode 'verify-ca', {}", root("other.crt")), "08001"),
+        ("localhost", format!("sslmode 'verify-full', {}", root("other.crt")), "08001"),
+        ("localhost", "sslmode 'verify-full'".to_string(), "22023"),
+        ("localhost", format!("sslmode 'verify-full', {}", root("nope.crt")), "22023"),
+    ] {
+        define(&client, &at(host, &options)).await;
+        let (code, message) = failure(&client, query).await;
+        assert_eq!(code, state, "{host}, {options}: {message}");
+    }
+}
