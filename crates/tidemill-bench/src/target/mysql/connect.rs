@@ -1,7 +1,7 @@
 //! The start of a session: greeting, password, until the server says OK.
 
 use sha1::{Digest as _, Sha1};
-use sha2::{Digest as _, Sha256};
+use sha2::Sha256;
 
 use super::MySql;
 use super::wire::{Fields, broken, receive, send, server_error};
