@@ -134,9 +134,15 @@ fn log_level(min_messages: &str) -> &'static str {
 
 /// What a process of PostgreSQL has by default: nested queries are planned by recursion. Only what is touched is memory.
 const THREAD_STACK_BYTES: usize = 8 << 20;
+/// Threads that sessions run on, at least.
+const WORKERS_MIN: usize = 2;
 
 fn runtime() -> Result<tokio::runtime::Runtime, String> {
+    // One of them may wait for the disk: the session that commits a group.
+    let workers =
+        std::thread::available_parallelism().map_or(WORKERS_MIN, |cores| cores.get().max(WORKERS_MIN));
     tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers)
         .enable_all()
         .thread_stack_size(THREAD_STACK_BYTES)
         .build()

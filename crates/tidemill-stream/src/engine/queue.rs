@@ -134,8 +134,7 @@ impl Queue {
     /// The group of whoever has the lead; none if it has become large.
     pub(super) fn take_led(&self, _: &Lead) -> Option<Vec<Write>> {
         let mut state = self.state.lock();
-        let is_small = !state.writes.is_empty() && state.bytes <= INLINE_BYTES_MAX;
-        if !is_small {
+        if state.writes.is_empty() || state.bytes > INLINE_BYTES_MAX {
             return None;
         }
         let writes = state.take();
@@ -177,13 +176,14 @@ impl Queue {
     fn resign(&self) {
         let mut state = self.state.lock();
         state.led = false;
-        let (for_folder, for_nobody) = (state.is_for_folder(), state.writes.is_empty());
-        let committer_waits = state.closed || state.called || !for_nobody;
+        let (for_folder, for_committer) = (state.is_for_folder(), state.is_for_committer());
+        // It waits for the lead to end before it looks around or stops.
+        let is_awaited = state.called || state.closed;
         drop(state);
         if for_folder {
             self.large.notify_one();
         }
-        if committer_waits {
+        if for_committer || is_awaited {
             self.ready.notify_one();
         }
     }
