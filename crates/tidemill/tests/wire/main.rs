@@ -14,6 +14,7 @@ mod foreign_write;
 mod full_disk;
 mod node;
 mod postgres;
+mod prepared;
 mod proxy;
 mod psql;
 mod pushdown;
