@@ -12,6 +12,7 @@ import tempfile
 import time
 
 import figure
+import generator
 import rate
 import report
 from measure import sample
@@ -78,7 +79,7 @@ class Bench:
 
 def main():
     options = arguments()
-    cases = [*rate.CASES, *figure.CASES]
+    cases = [*rate.CASES, *figure.CASES, *generator.CASES]
     chosen = [case for case in cases if case.name.startswith(tuple(options.case))]
     if not chosen:
         raise SystemExit(f"no such case; there are {', '.join(case.name for case in cases)}")

@@ -129,13 +129,16 @@ impl Seconds {
     }
 
     fn new(intervals: &[&Interval], width_s: f64) -> Self {
-        let second = |interval: &&Interval| Second {
-            processed: interval.processed,
-            late: interval.late,
-            skipped: interval.skipped,
-            failed: interval.failed,
-            sum_ns: interval.response.sum(),
-            buckets: interval.response.entries().collect(),
+        let second = |interval: &&Interval| {
+            let total = interval.total();
+            Second {
+                processed: total.processed,
+                late: total.late,
+                skipped: total.skipped,
+                failed: total.failed,
+                sum_ns: total.response.sum(),
+                buckets: total.response.entries().collect(),
+            }
         };
         Self { seconds: intervals.iter().map(second).collect(), width_s, bits: COARSE_BITS }
     }
@@ -225,13 +228,14 @@ fn middle_95(mut values: Vec<f64>) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::Slice;
 
     fn intervals(n: usize, seed: u64, scale: f64) -> Vec<Interval> {
         let mut random = Random::new(seed);
         let second = |_| {
-            let mut interval = Interval { processed: 100, ..Interval::default() };
-            (0..100).for_each(|_| interval.response.record((random.exponential() * scale) as u64));
-            interval
+            let mut slice = Slice { processed: 100, ..Slice::default() };
+            (0..100).for_each(|_| slice.response.record((random.exponential() * scale) as u64));
+            Interval { operations: vec![slice] }
         };
         (0..n).map(second).collect()
     }

@@ -7,7 +7,7 @@ use super::plot::{Plot, Series, escaped};
 use super::text;
 use crate::histogram::Histogram;
 use crate::result::ResultFile;
-use crate::run::{Interval, Outcome};
+use crate::run::{Outcome, Slice};
 
 const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em;color:#222}\
     figure{margin:1em 0}svg{width:100%;height:auto}svg text{font:11px system-ui,sans-serif}svg .title{font-weight:600;font-size:13px}\
@@ -15,7 +15,7 @@ const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:60em;mar
     pre{background:#f6f6f6;padding:1em;overflow:auto;font-size:12px}table{border-collapse:collapse;margin:.5em 0 1.5em}\
     td,th{padding:.35em .8em;text-align:right;border:1px solid #fff}th{font-weight:600}.bad{background:#fde0e0;padding:.6em 1em}";
 
-const COUNTS: [(&str, fn(&Interval) -> u64); 4] = [
+const COUNTS: [(&str, fn(&Slice) -> u64); 4] = [
     ("ended well", |i| i.processed),
     ("late", |i| i.late),
     ("skipped", |i| i.skipped),
@@ -71,12 +71,12 @@ fn one(out: &mut String, result: &ResultFile) {
 
 fn throughput(outcome: &Outcome) -> Plot {
     let width = outcome.record.interval_ns as f64 / 1e9;
-    let series = |(name, of): &(&str, fn(&Interval) -> u64)| Series {
+    let seconds = seconds(outcome);
+    let series = |(name, of): &(&str, fn(&Slice) -> u64)| Series {
         name: (*name).to_owned(),
-        points: seconds(outcome).map(|(at, interval)| (at, of(interval) as f64 / width)).collect(),
+        points: seconds.iter().map(|(at, slice)| (*at, of(slice) as f64 / width)).collect(),
     };
-    let is_there =
-        |(_, of): &&(&str, fn(&Interval) -> u64)| outcome.record.intervals.iter().any(|i| of(i) > 0);
+    let is_there = |(_, of): &&(&str, fn(&Slice) -> u64)| seconds.iter().any(|(_, slice)| of(slice) > 0);
     let series = COUNTS.iter().filter(is_there).map(series).collect();
     Plot {
         title: "Operations a second".to_owned(),
@@ -89,24 +89,21 @@ fn throughput(outcome: &Outcome) -> Plot {
 }
 
 /// The last interval holds only what ended after the end.
-fn seconds(outcome: &Outcome) -> impl Iterator<Item = (f64, &Interval)> {
+fn seconds(outcome: &Outcome) -> Vec<(f64, Slice)> {
     let width = outcome.record.interval_ns as f64 / 1e9;
     let whole = (outcome.elapsed_s / width).floor().max(1.0) as usize;
-    outcome
-        .record
-        .intervals
-        .iter()
-        .take(whole)
-        .enumerate()
-        .map(move |(i, interval)| (i as f64 * width, interval))
+    let intervals = outcome.record.intervals.iter().take(whole).enumerate();
+    intervals.map(|(i, interval)| (i as f64 * width, interval.total())).collect()
 }
 
 fn over_time(outcome: &Outcome) -> Plot {
+    let mut seconds = seconds(outcome);
+    seconds.retain(|(_, slice)| !slice.response.is_empty());
     let series = |(name, share): (&str, f64)| Series {
         name: name.to_owned(),
-        points: seconds(outcome)
-            .filter(|(_, interval)| interval.response.count() > 0)
-            .map(|(at, interval)| (at, interval.response.quantile(share) as f64 / 1e6))
+        points: seconds
+            .iter()
+            .map(|(at, slice)| (*at, slice.response.quantile(share) as f64 / 1e6))
             .collect(),
     };
     Plot {

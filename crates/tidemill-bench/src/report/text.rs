@@ -49,7 +49,9 @@ fn head(out: &mut String, result: &ResultFile) {
         }
     };
     let limit = plan.limit_ms.map(|ms| format!(", limit {ms} ms")).unwrap_or_default();
-    put(out, &format!("{} on {}: {}", result.suite, result.target.url, first_line(&result.target.version)));
+    let target = &result.target;
+    let tls = if target.is_encrypted { " under TLS" } else { "" };
+    put(out, &format!("{} on {}{tls}: {}", result.suite, target.url, first_line(&target.version)));
     put(
         out,
         &format!(
@@ -220,8 +222,11 @@ fn warnings(out: &mut String, result: &ResultFile) {
                 ms(outcome.record.oversleep.quantile(0.99) as f64)
             ),
         );
-        if share > CPU_SHARE_MAX && embedded.is_empty() {
+        let busy = outcome.generator_cpu_s / (wall.max(0.001) * outcome.threads.max(1) as f64);
+        if embedded.is_empty() && share > CPU_SHARE_MAX {
             put(out, "WARNING: the generator has most of the CPU: these are figures of the generator");
+        } else if embedded.is_empty() && busy > CPU_SHARE_MAX {
+            put(out, "WARNING: the generator's threads are busy most of the time: give it more of them (-j)");
         }
         if outcome.record.oversleep.quantile(0.99) > OVERSLEEP_MAX_NS {
             put(

@@ -1,6 +1,7 @@
 //! Rows as they came, in one buffer that is used again from statement to statement.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// The rows of one statement.
 #[derive(Debug, Default)]
@@ -9,7 +10,7 @@ pub struct Rows {
     cells: Vec<Cell>,
     bytes: Vec<u8>,
     /// Of the columns; empty where nobody asked the database for them.
-    names: Vec<String>,
+    names: Arc<[String]>,
 }
 
 /// Databases with typed answers give numbers; a number may also come as text.
@@ -31,11 +32,10 @@ impl Rows {
         self.columns = columns;
         self.cells.clear();
         self.bytes.clear();
-        self.names.clear();
     }
 
-    pub(crate) fn set_names(&mut self, names: impl Iterator<Item = String>) {
-        self.names.extend(names);
+    pub(crate) fn set_names(&mut self, names: impl Into<Arc<[String]>>) {
+        self.names = names.into();
     }
 
     pub fn name(&self, column: usize) -> Option<&str> {

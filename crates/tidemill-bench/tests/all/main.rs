@@ -10,3 +10,4 @@ mod pgbench;
 mod postgres;
 mod suite;
 mod target;
+mod tls;

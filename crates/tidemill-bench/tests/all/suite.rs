@@ -296,7 +296,7 @@ fn federation_is_checked() {
             let ran = bench(dir.path(), &[verb, &common, more].concat());
             assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
             assert_eq!(
-                ran.out.matches("right: scenario").count(),
+                ran.out.matches("\nright: ").count(),
                 if verb[0] == "run" { 15 } else { 0 },
                 "{}",
                 ran.out
