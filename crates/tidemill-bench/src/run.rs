@@ -109,7 +109,7 @@ pub enum Pace {
 }
 
 /// What came of a run. It is here also when the run was cut short; `incomplete` says why.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Names of the operations, in the order of `record.operations`.
     pub operations: Vec<String>,

@@ -120,17 +120,7 @@ impl Readiness {
     /// Until something has come (which may have been read meanwhile), or with `for_room` until more can be sent; false
     /// when the deadline was earlier.
     pub fn wait(&mut self, socket: &impl AsFd, for_room: bool, until: Option<Instant>) -> io::Result<bool> {
-        let index = match self.index {
-            Some(index) => index,
-            None => match installed(|poller| poller.add(socket)).transpose()? {
-                Some(index) => *self.index.insert(index),
-                None => {
-                    let left = until.map(|at| at.saturating_duration_since(Instant::now()));
-                    let room = if for_room { PollFlags::OUT } else { PollFlags::empty() };
-                    return block(socket, PollFlags::IN | room, left);
-                }
-            },
-        };
+        let Some(index) = self.registered(socket)? else { return block_until(socket, for_room, until) };
         if for_room {
             installed(|poller| poller.watch(socket, index, READABLE | EventFlags::OUT)).transpose()?;
         }
@@ -138,11 +128,7 @@ impl Readiness {
         let is_there = is_ready() || {
             // Outside of a fiber, as when the thread is about to end, there is nobody to switch to.
             if suspend(Wait::Socket(index, until)).is_none() {
-                return block(
-                    socket,
-                    PollFlags::IN,
-                    until.map(|at| at.saturating_duration_since(Instant::now())),
-                );
+                return block_until(socket, for_room, until);
             }
             is_ready()
         };
@@ -151,4 +137,17 @@ impl Readiness {
         }
         Ok(is_there)
     }
+
+    /// With the thread's poller; none in threads without one.
+    fn registered(&mut self, socket: &impl AsFd) -> io::Result<Option<usize>> {
+        if self.index.is_none() {
+            self.index = installed(|poller| poller.add(socket)).transpose()?;
+        }
+        Ok(self.index)
+    }
+}
+
+fn block_until(socket: &impl AsFd, for_room: bool, until: Option<Instant>) -> io::Result<bool> {
+    let room = if for_room { PollFlags::OUT } else { PollFlags::empty() };
+    block(socket, PollFlags::IN | room, until.map(|at| at.saturating_duration_since(Instant::now())))
 }

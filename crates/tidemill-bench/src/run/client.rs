@@ -78,32 +78,23 @@ pub(crate) fn drive(
     let mut left = course.plan.operations_max.unwrap_or(u64::MAX);
     while left > 0 && !course.is_stopped() {
         let operation = client.next()? as u16;
-        let mut sample = Sample::new(operation, Kind::Done, 0, 0, 0);
-        if course.plan.pace == Pace::Closed {
-            sample.begin_ns = now();
-            sample.due_ns = sample.begin_ns;
-            if sample.begin_ns >= course.end_ns {
-                break;
-            }
+        let (due_ns, begin_ns, was_idle) = if course.plan.pace == Pace::Closed {
+            let at = now();
+            (at, at, false)
         } else {
-            let Some(due) = take(course, &mut left, operation, push, &now) else { break };
-            sample.due_ns = due;
-            sample.was_idle = wait_until(start, due, course);
-            if course.is_stopped() {
-                break;
-            }
-            sample.begin_ns = now();
+            let Some(due_ns) = take(course, &mut left, operation, push, &now) else { break };
+            let was_idle = wait_until(start, due_ns, course);
+            (due_ns, now(), was_idle)
+        };
+        if due_ns >= course.end_ns || course.is_stopped() {
+            break;
         }
         // Those of the warm-up do not count.
-        left -= u64::from(course.is_recorded(sample.due_ns));
+        left -= u64::from(course.is_recorded(due_ns));
         let done = client.perform();
-        sample.end_ns = now();
-        let is_over = done.as_ref().is_err_and(|error| !error.is_retryable());
-        if done.is_err() {
-            sample.kind = Kind::Failed;
-        }
-        push(sample);
-        if is_over {
+        let kind = if done.is_ok() { Kind::Done } else { Kind::Failed };
+        push(Sample { was_idle, ..Sample::new(operation, kind, due_ns, begin_ns, now()) });
+        if done.as_ref().is_err_and(|error| !error.is_retryable()) {
             return done;
         }
         // Where nothing was waited for, the others of this thread have waited.

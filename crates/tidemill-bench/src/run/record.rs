@@ -1,5 +1,7 @@
 //! Samples to figures: for the whole run, for each operation, for each interval.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
@@ -66,7 +68,7 @@ fn is_zero(count: &u64) -> bool {
 }
 
 /// All that was recorded after the warm-up.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     pub interval_ns: u64,
     pub intervals: Vec<Interval>,
@@ -85,6 +87,14 @@ pub(crate) struct Recorder {
 }
 
 impl Tally {
+    fn add(&mut self, sample: &Sample, is_late: bool) {
+        self.processed += 1;
+        self.late += u64::from(is_late);
+        self.response.record(sample.end_ns - sample.due_ns);
+        self.service.record(sample.end_ns - sample.begin_ns);
+        self.lag.record(sample.begin_ns - sample.due_ns);
+    }
+
     pub fn merge(&mut self, other: &Tally) {
         self.processed += other.processed;
         self.late += other.late;
@@ -137,7 +147,8 @@ impl Record {
 }
 
 impl Recorder {
-    pub fn new(operations: usize, warmup_ns: u64, limit_ns: Option<u64>) -> Self {
+    pub fn new(operations: usize, warmup: Duration, limit: Option<Duration>) -> Self {
+        let warmup_ns = warmup.as_nanos() as u64;
         let record = Record {
             interval_ns: SECOND_NS,
             intervals: Vec::new(),
@@ -145,7 +156,7 @@ impl Recorder {
             oversleep: Histogram::default(),
             last_end_ns: warmup_ns,
         };
-        Self { record, warmup_ns, limit_ns: limit_ns.unwrap_or(u64::MAX) }
+        Self { record, warmup_ns, limit_ns: limit.map_or(u64::MAX, |limit| limit.as_nanos() as u64) }
     }
 
     /// The samples of the warm-up go by.
@@ -164,27 +175,24 @@ impl Recorder {
             Kind::Skipped => {
                 tally.skipped += 1;
                 interval.skipped += 1;
-                return;
             }
+            Kind::Backlog => tally.backlog += 1,
             Kind::Failed => {
                 tally.failed += 1;
                 interval.failed += 1;
                 self.record.last_end_ns = self.record.last_end_ns.max(sample.end_ns);
-                return;
             }
-            Kind::Backlog => {
-                tally.backlog += 1;
-                return;
+            Kind::Done => {
+                tally.add(sample, is_late);
+                interval.late += u64::from(is_late);
+                interval.response.record(response);
+                self.add_end(sample, operation);
             }
-            Kind::Done => {}
         }
-        tally.processed += 1;
-        tally.late += u64::from(is_late);
-        tally.response.record(response);
-        tally.service.record(sample.end_ns - sample.begin_ns);
-        tally.lag.record(sample.begin_ns - sample.due_ns);
-        interval.late += u64::from(is_late);
-        interval.response.record(response);
+    }
+
+    /// What counts by the time at which an operation ended well.
+    fn add_end(&mut self, sample: &Sample, operation: usize) {
         if sample.was_idle {
             self.record.oversleep.record(sample.begin_ns - sample.due_ns);
         }
@@ -241,7 +249,7 @@ mod tests {
 
     #[test]
     fn the_warmup_is_left_out_and_late_counts_from_the_intended_start() {
-        let mut recorder = Recorder::new(1, 1_000_000_000, Some(50_000_000));
+        let mut recorder = Recorder::new(1, Duration::from_secs(1), Some(Duration::from_millis(50)));
         recorder.add(&sample(999, 999, 5000));
         recorder.add(&sample(1000, 1000, 1050));
         recorder.add(&sample(1000, 1040, 1051));
@@ -256,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_long_run_has_wider_intervals_and_loses_nothing() {
-        let mut recorder = Recorder::new(1, 0, None);
+        let mut recorder = Recorder::new(1, Duration::ZERO, None);
         for second in 0..2000 {
             recorder.add(&sample(second * 1000, second * 1000, second * 1000 + 1));
         }

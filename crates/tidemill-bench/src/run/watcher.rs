@@ -1,6 +1,5 @@
 //! The thread that watches a run: records samples, shows progress, ends what does not end by itself.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -30,14 +29,12 @@ pub(crate) struct Watcher<'a> {
 impl Watcher<'_> {
     pub fn watch(self, watch: &mut dyn FnMut(&Progress<'_>)) -> Outcome {
         let plan = &self.course.plan;
-        let warmup_ns = plan.warmup.as_nanos() as u64;
-        let mut recorder =
-            Recorder::new(self.operations.len(), warmup_ns, plan.limit.map(|limit| limit.as_nanos() as u64));
+        let mut recorder = Recorder::new(self.operations.len(), plan.warmup, plan.limit);
         let mut ends: Vec<Ended> = Vec::new();
         let mut cut_off = None;
         let cpu = cpu_seconds();
         let start = self.course.gate.open();
-        let mut fetched = Vec::new();
+        let mut samples = Vec::new();
         while ends.len() < plan.clients {
             match self.told.recv_timeout(FETCH_EVERY) {
                 Ok(Told::Ended(ended)) => ends.push(ended),
@@ -45,82 +42,72 @@ impl Watcher<'_> {
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
             }
             // All that a client saw is there before its end is told.
-            fetched.clear();
-            self.inbox.fetch(&mut fetched);
-            fetched.iter().for_each(|sample| recorder.add(sample));
+            samples.clear();
+            self.inbox.fetch(&mut samples);
+            samples.iter().for_each(|sample| recorder.add(sample));
             let at = start.elapsed();
-            watch(&Progress {
-                at,
-                is_warmup: at < plan.warmup,
-                operations: &self.operations,
-                record: recorder.so_far(),
-                samples: &fetched,
-            });
-            if interrupted() && !self.course.stop.swap(true, Ordering::Relaxed) {
-                cut_off.get_or_insert_with(|| "interrupted".to_owned());
-            }
-            let grace_ends = plan.warmup + plan.time + GRACE;
-            if at > grace_ends && cut_off.is_none() {
-                let waiting = plan.clients - ends.len();
-                cut_off =
-                    Some(format!("{waiting} operations had not ended {} s after the end", GRACE.as_secs()));
-                self.target.into_iter().for_each(Target::abort);
-            }
+            let (record, operations) = (recorder.so_far(), &self.operations[..]);
+            watch(&Progress { at, is_warmup: at < plan.warmup, operations, record, samples: &samples });
+            self.cut_off(at, plan.clients - ends.len(), &mut cut_off);
         }
-        let mut outcome = outcome(self.operations, recorder.finish(), ends, cut_off, cpu_seconds() - cpu);
-        // In an open loop the time goes on when nothing is due.
-        let is_timed =
-            plan.pace != Pace::Closed && plan.operations_max.is_none() && outcome.incomplete.is_none();
-        let last = outcome.record.last_end_ns.max(if is_timed { self.course.end_ns } else { 0 });
-        outcome.elapsed_s = last.saturating_sub(warmup_ns) as f64 / 1e9;
+        let mut outcome = outcome(self.operations, recorder.finish(), ends, cut_off);
+        outcome.generator_cpu_s = cpu_seconds() - cpu;
+        outcome.elapsed_s = elapsed_s(&outcome, self.course);
         outcome
+    }
+
+    /// Ends the run when somebody wants that, or when operations do not end; says why.
+    fn cut_off(&self, at: Duration, waiting: usize, why: &mut Option<String>) {
+        if interrupted() && !self.course.stop.swap(true, Ordering::Relaxed) {
+            why.get_or_insert_with(|| "interrupted".to_owned());
+        }
+        let plan = &self.course.plan;
+        if waiting > 0 && at > plan.warmup + plan.time + GRACE && why.is_none() {
+            let grace_s = GRACE.as_secs();
+            *why = Some(format!("{waiting} operations had not ended {grace_s} s after the end"));
+            self.target.into_iter().for_each(Target::abort);
+        }
     }
 }
 
-fn outcome(
-    operations: Vec<String>,
-    record: Record,
-    ends: Vec<Ended>,
-    cut_off: Option<String>,
-    generator_cpu_s: f64,
-) -> Outcome {
-    let mut errors = BTreeMap::new();
-    let mut counters = BTreeMap::new();
-    let mut parts: Vec<Part> = Vec::new();
+/// From the end of the warm-up to the last end. In an open loop the time goes on when nothing is due.
+fn elapsed_s(outcome: &Outcome, course: &Course) -> f64 {
+    let plan = &course.plan;
+    let is_timed = plan.pace != Pace::Closed && plan.operations_max.is_none() && outcome.incomplete.is_none();
+    let last = outcome.record.last_end_ns.max(if is_timed { course.end_ns } else { 0 });
+    last.saturating_sub(plan.warmup.as_nanos() as u64) as f64 / 1e9
+}
+
+fn outcome(operations: Vec<String>, record: Record, ends: Vec<Ended>, cut_off: Option<String>) -> Outcome {
+    let mut outcome = Outcome { operations, record, ..Outcome::default() };
     let mut first = None;
     for ended in ends {
-        for (i, part) in ended.parts.into_iter().enumerate() {
-            match parts.get_mut(i) {
-                Some(sum) => {
-                    sum.count += part.count;
-                    sum.total_ns += part.total_ns;
-                }
-                None => parts.push(part),
-            }
-        }
+        add_parts(&mut outcome.parts, ended.parts);
         for (name, count) in ended.counters {
-            *counters.entry(name).or_insert(0) += count;
+            *outcome.counters.entry(name).or_insert(0) += count;
         }
         if let Some(error) = ended.error {
-            *errors.entry(error.to_string()).or_insert(0) += 1;
+            *outcome.errors.entry(error.to_string()).or_insert(0) += 1;
             first.get_or_insert(error);
         }
     }
-    let lost: u64 = errors.values().sum();
-    let incomplete = cut_off.or_else(|| {
+    let lost: u64 = outcome.errors.values().sum();
+    outcome.incomplete = cut_off.or_else(|| {
         let clients = if lost == 1 { "one client" } else { "clients" };
         first.map(|error| format!("{clients} ended early ({lost}): {error}"))
     });
-    Outcome {
-        operations,
-        record,
-        elapsed_s: 0.0,
-        connect_s: 0.0,
-        errors,
-        incomplete,
-        generator_cpu_s,
-        threads: 0,
-        counters,
-        parts,
+    outcome
+}
+
+/// All clients have the same steps.
+fn add_parts(sums: &mut Vec<Part>, parts: Vec<Part>) {
+    for (i, part) in parts.into_iter().enumerate() {
+        match sums.get_mut(i) {
+            Some(sum) => {
+                sum.count += part.count;
+                sum.total_ns += part.total_ns;
+            }
+            None => sums.push(part),
+        }
     }
 }

@@ -3,6 +3,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+/// Memory that is kept from one statement to the next.
+const CELLS_KEPT: usize = 8 << 10;
+const BYTES_KEPT: usize = 128 << 10;
+
 /// The rows of one statement.
 #[derive(Debug, Default)]
 pub struct Rows {
@@ -27,11 +31,13 @@ pub enum Cell {
 }
 
 impl Rows {
-    /// Forgets the rows, keeps the memory.
+    /// Forgets the rows, keeps the memory, except that of an answer that was unusually large: each client has such a buffer.
     pub fn start(&mut self, columns: usize) {
         self.columns = columns;
         self.cells.clear();
+        self.cells.shrink_to(CELLS_KEPT);
         self.bytes.clear();
+        self.bytes.shrink_to(BYTES_KEPT);
     }
 
     pub(crate) fn set_names(&mut self, names: impl Into<Arc<[String]>>) {

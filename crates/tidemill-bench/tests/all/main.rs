@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bench;
+mod browser;
 mod fault;
 mod linkbench;
 mod mariadb;
