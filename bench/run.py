@@ -13,6 +13,7 @@ import time
 
 import federation
 import figure
+import generator
 import rate
 import report
 from measure import sample
@@ -80,7 +81,7 @@ class Bench:
 
 def main():
     options = arguments()
-    cases = [*rate.CASES, *figure.CASES, *federation.CASES]
+    cases = [*rate.CASES, *figure.CASES, *generator.CASES, *federation.CASES]
     chosen = [case for case in cases if case.name.startswith(tuple(options.case))]
     if not chosen:
         raise SystemExit(f"no such case; there are {', '.join(case.name for case in cases)}")
