@@ -28,6 +28,7 @@ use crate::node::{DeadNodes, Member, Node, Nodes, State};
 use crate::pushdown::Source;
 use crate::snapshot::Snapshots;
 use crate::table::{ForeignColumn, TableDefinition};
+use crate::transaction::Transactions;
 
 /// What is read of one foreign table.
 #[derive(Debug, Clone)]
@@ -283,13 +284,19 @@ impl ExecutionPlan for ForeignScanExec {
         if let Some(node) = &node {
             node.begin();
         }
-        let rows = Arc::clone(&self.connector).rows(
-            Arc::clone(&self.query),
-            Arc::clone(&schema),
-            self.batch_rows,
-            Snapshots::find(&context, &self.connector),
-            Box::new(counted),
-        );
+        let transactions = context.session_config().get_extension::<Transactions>();
+        let written = transactions.and_then(|transactions| transactions.find(&self.connector));
+        let (query, reader) = (Arc::clone(&self.query), Arc::clone(&schema));
+        let rows = match written {
+            Some(transaction) => transaction.rows(query, reader, counted),
+            None => Arc::clone(&self.connector).rows(
+                query,
+                reader,
+                self.batch_rows,
+                Snapshots::find(&context, &self.connector),
+                Box::new(counted),
+            ),
+        };
         let reading = nodes.zip(node).map(|(nodes, node)| Reading { nodes, node });
         let reported =
             stream::unfold((rows, reading, baseline), |(mut rows, reading, baseline)| async move {
