@@ -17,6 +17,7 @@ use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::union::UnionExec;
 
+use crate::cascade::Cascade;
 use crate::connector::{Connector, RemoteColumn, RemoteQuery};
 use crate::node::{DeadNodes, Member};
 use crate::pushdown::Source;
@@ -48,9 +49,9 @@ impl Change {
     }
 
     /// The statement, which gives back these columns of the rows that it changes.
-    pub fn returning(&self, columns: Vec<RemoteColumn>) -> RemoteQuery {
+    pub fn returning(&self, columns: Vec<RemoteColumn>, cascade: Option<Arc<Cascade>>) -> RemoteQuery {
         let definition = Arc::clone(&self.table);
-        let mut statement = RemoteQuery { columns, definition, ..self.statement.clone() };
+        let mut statement = RemoteQuery { columns, definition, cascade, ..self.statement.clone() };
         if !statement.columns.is_empty() {
             let dialect = self.connector.capabilities().dialect;
             let names: Vec<_> = statement.columns.iter().map(|column| dialect.name(&column.remote)).collect();

@@ -12,6 +12,7 @@ use tidemill_sql::statement::ImportSelection;
 use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError, SqlState};
 
+use crate::cascade::Cascade;
 use crate::dialect::{Comparison, Dialect};
 use crate::option::Options;
 use crate::snapshot::Shared;
@@ -144,6 +145,8 @@ pub struct RemoteQuery {
     pub definition: Arc<TableDefinition>,
     /// Conditions over the table's columns that all have to hold; for those that [prune](Capabilities::prunes).
     pub pruning: Vec<Expr>,
+    /// For servers of this kind.
+    pub cascade: Option<Arc<Cascade>>,
 }
 
 /// A column of the result.
@@ -194,6 +197,8 @@ pub struct Insertion {
     pub skips_conflicts: bool,
     /// What is wanted of each row that was added.
     pub returned: Vec<RemoteColumn>,
+    /// For servers of this kind.
+    pub cascade: Option<Arc<Cascade>>,
 }
 
 /// What came of a statement.
@@ -271,6 +276,11 @@ pub trait Connector: Send + Sync + fmt::Debug {
     /// the server is not there. What is local always is.
     async fn probe(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// Whether the server is one of this kind, which may have nodes itself.
+    fn is_cascade(&self) -> bool {
+        false
     }
 
     /// Connections that are open.

@@ -1,5 +1,6 @@
 //! Foreign servers: connectors, pushdown, execution.
 
+pub mod cascade;
 pub mod cell;
 pub mod change;
 pub mod connector;
@@ -25,6 +26,7 @@ pub mod snapshot;
 pub mod sqlite;
 pub mod table;
 mod thread;
+mod tls;
 pub mod transaction;
 mod value;
 pub mod watched;

@@ -64,7 +64,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec::new("keepalives_interval", SERVER, Check::Count, Support::Yes),
     OptionSpec::new("keepalives_count", SERVER, Check::Count, Support::Yes),
     OptionSpec::new("tcp_user_timeout", SERVER, Check::Count, Support::Yes),
-    OptionSpec::new("sslmode", SERVER, Check::OneOf(tls::MODES), Support::Yes),
+    OptionSpec::new("sslmode", SERVER, Check::OneOf(crate::tls::MODES), Support::Yes),
     OptionSpec::new("sslcert", &[Place::Server, Place::UserMapping], Check::Text, Support::Yes),
     OptionSpec::new("sslkey", &[Place::Server, Place::UserMapping], Check::Text, Support::Yes),
     OptionSpec::new("sslrootcert", SERVER, Check::Text, Support::Yes),
@@ -367,6 +367,10 @@ impl Connector for Postgres {
 
     async fn probe(&self) -> Result<()> {
         self.pool.probe().await
+    }
+
+    fn is_cascade(&self) -> bool {
+        !self.is_postgres
     }
 
     fn connections(&self) -> usize {

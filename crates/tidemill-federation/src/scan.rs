@@ -20,6 +20,7 @@ use futures::{StreamExt, stream};
 use tidemill_sql::planner::plan_error;
 use tidemill_sql::types::Type;
 
+use crate::cascade::Cascade;
 use crate::connector::{Capabilities, Connector, RemoteColumn, RemoteQuery};
 use crate::dialect::{Dialect, Operand};
 use crate::expression::Writer;
@@ -67,6 +68,7 @@ impl RemoteSelect {
             relation: self.relation(dialect),
             definition: Arc::clone(&self.table),
             pruning: self.pruning.clone(),
+            cascade: None,
         }
     }
 
@@ -286,7 +288,17 @@ impl ExecutionPlan for ForeignScanExec {
         }
         let transactions = context.session_config().get_extension::<Transactions>();
         let written = transactions.and_then(|transactions| transactions.find(&self.connector));
-        let (query, reader) = (Arc::clone(&self.query), Arc::clone(&schema));
+        let cascade =
+            Cascade::of_scan(&context, self.connector.as_ref(), &self.query.table, &self.place.server)
+                .map_err(|error| DataFusionError::External(Box::new(error)))?;
+        if let (Some(node), Some(cascade)) = (&node, &cascade) {
+            node.listen(Arc::clone(cascade));
+        }
+        let query = match &cascade {
+            Some(_) => Arc::new(RemoteQuery { cascade, ..RemoteQuery::clone(&self.query) }),
+            None => Arc::clone(&self.query),
+        };
+        let reader = Arc::clone(&schema);
         let rows = match written {
             Some(transaction) => transaction.rows(query, reader, counted),
             None => Arc::clone(&self.connector).rows(

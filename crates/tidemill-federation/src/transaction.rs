@@ -37,9 +37,9 @@ struct Open {
 }
 
 impl Transactions {
-    /// Of a block that has so many savepoints.
-    pub fn of_block(savepoints: usize) -> Self {
-        Self { is_block: true, open: Mutex::new(Open { transactions: vec![], savepoints }) }
+    /// Of a block that has so many savepoints; otherwise of statements that are all there at once.
+    pub fn new(is_block: bool, savepoints: usize) -> Self {
+        Self { is_block, open: Mutex::new(Open { transactions: vec![], savepoints }) }
     }
 
     /// The transaction on a server, if one was begun.

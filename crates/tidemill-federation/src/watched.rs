@@ -100,6 +100,10 @@ impl Connector for Watched {
         self.connector.probe().await
     }
 
+    fn is_cascade(&self) -> bool {
+        self.connector.is_cascade()
+    }
+
     fn connections(&self) -> usize {
         self.connector.connections()
     }

@@ -14,6 +14,7 @@ use arrow::record_batch::RecordBatch;
 use futures::future::try_join_all;
 use tidemill_sql::{Result, SqlError, SqlState};
 
+use crate::cascade::{Cascade, Route};
 use crate::change::Change;
 use crate::connector::{Connector, Insertion, RemoteColumn};
 use crate::health::{cause, is_absence};
@@ -48,10 +49,14 @@ pub struct Writing {
     returned: Option<SchemaRef>,
     /// Those rows.
     rows: Vec<RecordBatch>,
+    /// The way that the statement has come.
+    route: Route,
 }
 
 struct Node {
     target: Target,
+    /// For a server that may have nodes itself.
+    cascade: Option<Arc<Cascade>>,
     transaction: Option<Arc<Transaction>>,
     rows: u64,
     /// Why it is passed over.
@@ -61,7 +66,7 @@ struct Node {
 impl Writing {
     /// `turn` is shared by the statements that write to the table.
     pub fn new(table: &str, targets: Vec<Target>, is_chosen: bool, turn: &Arc<AtomicUsize>) -> Self {
-        let node = |target| Node { target, transaction: None, rows: 0, absent: None };
+        let node = |target| Node { target, cascade: None, transaction: None, rows: 0, absent: None };
         let is_chosen = is_chosen || targets.len() == 1;
         Self {
             table: table.to_string(),
@@ -73,7 +78,14 @@ impl Writing {
             skips_conflicts: false,
             returned: None,
             rows: Vec::new(),
+            route: Route::default(),
         }
+    }
+
+    /// Of a statement that has come this way.
+    pub fn along(mut self, route: Route) -> Self {
+        self.route = route;
+        self
     }
 
     /// As a part of a block, with whose end it lasts.
@@ -175,6 +187,7 @@ impl Writing {
             if node.transaction.is_some() {
                 continue;
             }
+            node.cascade = node.target.cascade(&self.route)?;
             match self.transactions.begin(&node.target.node, &node.target.connector).await {
                 Ok(transaction) => node.transaction = Some(transaction),
                 Err(error) if is_absence(&error) && node.absent.is_none() && !self.is_chosen && live > 1 => {
@@ -203,6 +216,7 @@ impl Writing {
         let all = changes.len();
         let mut skipped = 0;
         for (node, change) in self.nodes.iter_mut().zip(&changes) {
+            node.cascade = node.target.cascade(&self.route)?;
             match self.transactions.begin(&node.target.node, &node.target.connector).await {
                 Ok(transaction) => node.transaction = Some(transaction),
                 Err(error) if is_absence(&error) && change.dead_nodes.skip => {
@@ -222,8 +236,13 @@ impl Writing {
         Ok(())
     }
 
-    /// A warning about the nodes that were left as they are.
-    pub fn missing(&self) -> Option<SqlError> {
+    /// A warning about the nodes that were left as they are, and what the servers of others have said.
+    pub fn warnings(&self) -> Vec<SqlError> {
+        let told = self.nodes.iter().filter_map(|node| node.cascade.as_ref());
+        self.missing().into_iter().chain(told.flat_map(|cascade| cascade.take_warnings())).collect()
+    }
+
+    fn missing(&self) -> Option<SqlError> {
         let absent = self.nodes.iter().filter_map(|node| Some((&node.target.node, node.absent.as_ref()?)));
         let (names, details): (Vec<_>, Vec<_>) =
             absent.map(|(node, error)| (node.as_str(), format!("{node}: {}", cause(error)))).unzip();
@@ -259,6 +278,12 @@ impl Writing {
     }
 }
 
+impl Target {
+    fn cascade(&self, route: &Route) -> Result<Option<Arc<Cascade>>> {
+        route.cascade(self.connector.as_ref(), &self.table.name, self.node.trim_matches('/'))
+    }
+}
+
 impl Node {
     fn transaction(&self) -> Result<&Arc<Transaction>> {
         self.transaction.as_ref().ok_or_else(|| SqlError::internal("a node has no transaction"))
@@ -289,6 +314,7 @@ impl Node {
             columns,
             skips_conflicts,
             returned: self.returned_columns(returned),
+            cascade: self.cascade.clone(),
         };
         let own = own.project(&arrays).map_err(arrow_error)?;
         let answer = self.transaction()?.insert(&into, &own).await?;
@@ -302,7 +328,7 @@ impl Node {
             return Ok(vec![]);
         }
         let columns = self.returned_columns(returned);
-        let answer = self.transaction()?.execute(&change.returning(columns)).await?;
+        let answer = self.transaction()?.execute(&change.returning(columns, self.cascade.clone())).await?;
         self.rows += answer.count;
         self.rows_of(answer.rows, returned)
     }

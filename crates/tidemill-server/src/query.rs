@@ -18,6 +18,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
 use parking_lot::Mutex;
 use sqlparser::ast;
+use tidemill_federation::cascade::Route;
 use tidemill_federation::node::Nodes;
 use tidemill_federation::pushdown::Pushdown;
 use tidemill_federation::transaction::Transactions;
@@ -107,8 +108,9 @@ impl Planner {
         state.config_mut().set_extension(Arc::clone(&self.snapshots));
         state.config_mut().options_mut().extensions.insert(self.vars.clone());
         state.config_mut().options_mut().extensions.insert(self.pushdown());
-        let dead_nodes = self.snapshots.session().settings.current().dead_nodes;
-        state.config_mut().set_extension(Arc::new(dead_nodes));
+        let current = self.snapshots.session().settings.current();
+        state.config_mut().set_extension(Arc::new(current.dead_nodes));
+        state.config_mut().set_extension(Arc::new(Route::new(&self.server.identity, &current.cascade_route)));
         state.mark_start_execution();
         state
     }

@@ -5,6 +5,7 @@
 
 mod collate;
 mod comment;
+mod conflict;
 mod copy;
 mod cursor;
 mod explain;
@@ -63,7 +64,7 @@ pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
         let part = &part[first..=last];
         let start = positions.char_at(part[0].span.start);
         let part = collate::with_collations_first(token::scanned(part, &positions)?);
-        let part = node::without_node_filters(part);
+        let part = node::without_node_filters(conflict::with_conflict_told(part));
         let parsed = StatementParser::new(&positions, &part).parse().map_err(|e| e.moved_by(start))?;
         statements.push(Parsed { offset: start, ..parsed });
     }

@@ -1,18 +1,20 @@
 //! Connections: made with a deadline, kept for the next query.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Error, Opts, OptsBuilder};
+use mysql_async::{ClientIdentity, Conn, Error, Opts, OptsBuilder, SslOpts};
 use parking_lot::Mutex;
 use tidemill_sql::{Result, SqlError, SqlState};
 
 use crate::connector::RemoteQuery;
 use crate::option::Options;
 use crate::table::TableDefinition;
+use crate::tls;
 
 /// How long a connection may take to be there, unless the server's options say.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -117,6 +119,7 @@ impl Pool {
             .user(mapping.get("username"))
             .pass(mapping.get("password"))
             .client_found_rows(true)
+            .ssl_opts(encryption(options)?)
             .prefer_socket(false);
         Ok(Self {
             server: server.to_string(),
@@ -246,6 +249,33 @@ impl Pool {
         };
         SqlError::new(state, message).with_context(context)
     }
+}
+
+/// With `ssl_ca` the server's certificate is verified, though not its name; with `ssl_cert` and `ssl_key` it gets one.
+fn encryption(options: &Options) -> Result<Option<SslOpts>> {
+    let file = |name: &str| options.get(name).map(|path| PathBuf::from(path).into());
+    let identity = match (file("ssl_cert"), file("ssl_key")) {
+        (Some(certificate), Some(key)) => Some(ClientIdentity::new(certificate, key)),
+        (None, None) => None,
+        _ => {
+            let message = "options \"ssl_cert\" and \"ssl_key\" are given together";
+            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+        }
+    };
+    let root = options.get("ssl_ca");
+    if let Some(root) = root {
+        tls::certificates(root)?;
+    }
+    if root.is_none() && identity.is_none() {
+        return Ok(None);
+    }
+    let encrypted = SslOpts::default()
+        .with_root_certs(file("ssl_ca").into_iter().collect())
+        .with_disable_built_in_roots(root.is_some())
+        .with_danger_skip_domain_validation(true)
+        .with_danger_accept_invalid_certs(root.is_none())
+        .with_client_identity(identity);
+    Ok(Some(encrypted))
 }
 
 const NO_SUCH_DATABASE: u16 = 1049;

@@ -18,6 +18,7 @@ use super::connect::Pool;
 use super::error::failed;
 use super::scan::{Running, fits, mismatch};
 use super::value::{Encoded, Raw};
+use crate::cascade::Cascade;
 use crate::cell::{Cell, Rows};
 use crate::connector::{Answer, Insertion, RemoteColumn, RemoteQuery, Writer};
 use crate::dialect::quote_always;
@@ -78,6 +79,7 @@ impl Transaction {
     }
 
     async fn copy(&self, into: &Insertion) -> Result<Copying> {
+        self.tell(into.cascade.as_ref()).await?;
         let names = names(&into.columns);
         let query = inserting(into, format!("COPY {} ({names}) FROM STDIN (FORMAT binary)", into.relation));
         let client = self.client()?;
@@ -156,7 +158,22 @@ impl Transaction {
         Ok(all)
     }
 
+    /// Tells a server that may have nodes itself the way that the statement has come.
+    async fn tell(&self, cascade: Option<&Arc<Cascade>>) -> Result<()> {
+        let Some(cascade) = cascade else { return Ok(()) };
+        let set = RemoteQuery::command(cascade.set_route(false));
+        self.client()?.batch_execute(&set.sql).await.map_err(|error| self.failed(&set, &error))
+    }
+
+    /// What it has said.
+    fn hear(&self, cascade: Option<&Arc<Cascade>>) {
+        if let (Some(cascade), Some(connection)) = (cascade, &self.running.connection) {
+            cascade.warn(connection.take_warnings(&self.running.pool.server));
+        }
+    }
+
     async fn run(&self, query: &RemoteQuery, parameters: &[Encoded]) -> Result<Answer> {
+        self.tell(query.cascade.as_ref()).await?;
         let failed = |error: Error| self.failed(query, &error);
         let client = self.client()?;
         let statement = client.prepare(&query.sql).await.map_err(failed)?;
@@ -179,6 +196,7 @@ impl Transaction {
         }
         answer.rows.extend(rows.finish()?);
         answer.count = found.rows_affected().unwrap_or(0);
+        self.hear(query.cascade.as_ref());
         Ok(answer)
     }
 }
@@ -195,6 +213,7 @@ fn inserting(into: &Insertion, sql: String) -> RemoteQuery {
         columns: into.columns.clone(),
         table: into.definition.name.clone(),
         relation: into.relation.clone(),
+        cascade: into.cascade.clone(),
         ..RemoteQuery::default()
     }
 }

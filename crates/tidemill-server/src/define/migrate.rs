@@ -160,8 +160,12 @@ impl Plan {
     pub async fn install(&self, server: &Server) -> Result<()> {
         let catalog = &server.catalog;
         let _change = catalog.change.lock().await;
-        // Other sessions may have made something meanwhile.
+        // Other sessions may have made or dropped something meanwhile.
         self.check_names(catalog)?;
+        let is_there = |gone: &&Relation| catalog.get(gone.name()).is_some_and(|r| r.oid() == gone.oid());
+        if let Some(other) = self.gone.iter().find(|gone| !is_there(gone)) {
+            return Err(missing("relation", other.name()));
+        }
         let (gone, _) = dependency::with_dependents(catalog, self.gone.clone(), false)?;
         let servers = self.server.iter().map(|(oid, object)| Change::PutServer(*oid, object));
         let tables = self.tables.iter().map(|(oid, object)| Change::PutForeignTable(*oid, object));

@@ -3,6 +3,7 @@
 use arrow::array::RecordBatch;
 use datafusion::common::ScalarValue;
 use sqlparser::ast::{self, SelectItem};
+use tidemill_federation::cascade::Route;
 use tidemill_federation::change::{self, Verb};
 use tidemill_federation::multi_tenant::URL;
 use tidemill_federation::write::Writing;
@@ -27,8 +28,11 @@ impl Session {
     }
 
     fn within_block(&mut self, writing: Writing) -> Writing {
+        let route = Route::new(&self.server.identity, &self.settings.current().cascade_route);
+        let writing = writing.along(route);
+        let is_block = self.in_block();
         match self.work() {
-            Some(work) => writing.within(work.foreign()),
+            Some(work) => writing.within(work.foreign(is_block)),
             None => writing,
         }
     }
@@ -118,13 +122,13 @@ impl Session {
             writing = self.returning(writing, returned, text).await?;
         }
         writing.execute(changes).await?;
-        let (missing, rows) = (writing.missing(), writing.take_rows());
+        let (warnings, rows) = (writing.warnings(), writing.take_rows());
         let answer = match returned {
             Some(returned) => Some(self.returned(&returned, rows, change.verb, text).await?),
             None => None,
         };
         let count = self.end_writing(Some(writing)).await?.unwrap_or(0);
-        self.missing.extend(missing);
+        self.missing.extend(warnings);
         Ok(answer.unwrap_or_else(|| Outcome::Tag(format!("{} {count}", change.verb))))
     }
 }

@@ -116,7 +116,8 @@ impl Session {
             definition::carry_out(&connector, &definition).await?;
             return Ok(Outcome::Tag(tag.into()));
         }
-        let block = self.work().map(|work| work.foreign());
+        let is_block = self.in_block();
+        let block = self.work().map(|work| work.foreign(is_block));
         let transactions = block.clone().unwrap_or_else(|| Arc::new(Transactions::default()));
         let transaction = transactions.begin(&format!("/{}/", server.object.name), &connector).await?;
         transaction.execute(&definition).await?;

@@ -71,9 +71,9 @@ impl Work {
     }
 
     /// Where the next write to a foreign server goes.
-    pub(super) fn foreign(&mut self) -> Arc<Transactions> {
-        let savepoints = self.savepoints.len();
-        Arc::clone(self.foreign.get_or_insert_with(|| Arc::new(Transactions::of_block(savepoints))))
+    pub(super) fn foreign(&mut self, is_block: bool) -> Arc<Transactions> {
+        let new = || Arc::new(Transactions::new(is_block, self.savepoints.len()));
+        Arc::clone(self.foreign.get_or_insert_with(new))
     }
 
     /// What a query of the transaction sees.

@@ -66,6 +66,8 @@ async fn rows_that_are_there_already_are_left_out() {
     let insert = "INSERT INTO t1 (id) SELECT x FROM generate_series(1, 3000) AS x ON CONFLICT DO NOTHING";
     assert_eq!(client.execute(insert, &[]).await.unwrap(), 2250);
     assert_eq!(counts(remote).await, ["3000", "0", "0"]);
+    let none = "INSERT INTO t1 (id) SELECT generate_series(1, 10) ON CONFLICT DO NOTHING";
+    assert_eq!(client.execute(none, &[]).await.unwrap(), 0);
     let both = "INSERT INTO t1 (id) VALUES (5), (4000), (6) ON CONFLICT DO NOTHING RETURNING id";
     assert_eq!(rows(client, both).await, [["4000"]]);
     client

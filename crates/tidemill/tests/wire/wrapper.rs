@@ -8,6 +8,7 @@ mod mysql;
 mod query;
 mod row;
 mod sqlite;
+mod stranger;
 mod write;
 
 use std::time::{Duration, Instant};

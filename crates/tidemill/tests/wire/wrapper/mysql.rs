@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,7 @@ use mysql_async::{Conn, OptsBuilder};
 use super::Ours;
 use super::row::{COLUMNS, inserts, rows};
 use crate::server::rows as read;
+use crate::tls::make_certificates;
 
 const START_MAX: Duration = Duration::from_secs(60);
 const PROGRAM: &str = "/usr/sbin/mariadbd";
@@ -25,15 +27,25 @@ pub struct Mariadb {
 impl Mariadb {
     /// `None` when there is no MariaDB here, and then says so.
     pub async fn start() -> Option<Self> {
+        Self::start_with(None).await
+    }
+
+    /// With TLS, if there is a folder with a certificate.
+    async fn start_with(certificates: Option<&Path>) -> Option<Self> {
         if !std::path::Path::new(PROGRAM).exists() {
             println!("skipped: no {PROGRAM} found (apt-get install mariadb-server)");
             return None;
         }
         let dir = tempfile::tempdir().unwrap();
+        for name in ["server.crt", "server.key"] {
+            if let Some(certificates) = certificates {
+                std::fs::copy(certificates.join(name), dir.path().join(name)).unwrap();
+            }
+        }
         let is_root = std::fs::metadata(dir.path()).unwrap().uid() == 0;
         let user = if is_root { "mysql" } else { "" };
         if is_root {
-            assert!(Command::new("chown").arg("mysql").arg(dir.path()).status().unwrap().success());
+            assert!(Command::new("chown").args(["-R", "mysql"]).arg(dir.path()).status().unwrap().success());
         }
         let data = dir.path().join("data");
         let mut install = Command::new("mariadb-install-db");
@@ -61,6 +73,10 @@ impl Mariadb {
             .arg(format!("--port={port}"))
             .arg(format!("--init-file={}", init.display()))
             .args(["--bind-address=127.0.0.1", "--skip-name-resolve", "--innodb-flush-log-at-trx-commit=0"]);
+        if certificates.is_some() {
+            serve.arg(format!("--ssl-cert={}", dir.path().join("server.crt").display()));
+            serve.arg(format!("--ssl-key={}", dir.path().join("server.key").display()));
+        }
         if is_root {
             serve.arg(format!("--user={user}"));
         }
@@ -423,4 +439,38 @@ async fn a_server_that_ends_is_found_out() {
     drop((remote, node));
     ours.until(state, "down").await;
     ours.check_failure("SELECT * FROM f", "08001", "could not connect to server \"s\"").await;
+}
+
+#[tokio::test]
+async fn connections_are_encrypted() {
+    let dir = tempfile::tempdir().unwrap();
+    if !make_certificates(dir.path()) {
+        println!("skipped: no certificates could be made (install openssl)");
+        return;
+    }
+    let Some(node) = Mariadb::start_with(Some(dir.path())).await else { return };
+    let ours = Ours::start().await;
+    let file = |name: &str| dir.path().join(name).display().to_string();
+    let query = "SELECT variable_value <> '' FROM status WHERE variable_name = 'SSL_CIPHER'";
+    for (options, wanted) in [
+        (String::new(), Ok("f")),
+        (format!(", ssl_ca '{}'", file("ca.crt")), Ok("t")),
+        (format!(", ssl_ca '{}'", file("other.crt")), Err("08001")),
+        (format!(", ssl_ca '{}'", file("nope.crt")), Err("22023")),
+        (format!(", ssl_cert '{}'", file("ca.crt")), Err("22023")),
+    ] {
+        ours.run(&format!(
+            "DROP SERVER IF EXISTS safe CASCADE;
+             CREATE SERVER safe FOREIGN DATA WRAPPER mysql_fdw OPTIONS (host '127.0.0.1', port '{}'{options});
+             CREATE USER MAPPING FOR PUBLIC SERVER safe OPTIONS (username 'u', password 'p');
+             CREATE FOREIGN TABLE status (variable_name text, variable_value text) SERVER safe
+                 OPTIONS (dbname 'information_schema', table_name 'SESSION_STATUS')",
+            node.port
+        ))
+        .await;
+        match wanted {
+            Ok(wanted) => assert_eq!(read(&ours.client, query).await, [[wanted]], "{options}"),
+            Err(state) => ours.check_failure(query, state, "").await,
+        }
+    }
 }
