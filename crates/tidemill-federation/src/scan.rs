@@ -232,6 +232,20 @@ impl ForeignScanExec {
     }
 }
 
+impl ForeignScanExec {
+    /// The query, for a server that is told the way that the statement has come, and may have something to say.
+    fn along(&self, context: &TaskContext, node: Option<&Node>) -> Result<Arc<RemoteQuery>> {
+        let (table, server) = (&self.query.table, &self.place.server);
+        let cascade = Cascade::of_scan(context, self.connector.as_ref(), table, server)
+            .map_err(|error| DataFusionError::External(Box::new(error)))?;
+        let Some(cascade) = cascade else { return Ok(Arc::clone(&self.query)) };
+        if let Some(node) = node {
+            node.listen(Arc::clone(&cascade));
+        }
+        Ok(Arc::new(RemoteQuery { cascade: Some(cascade), ..RemoteQuery::clone(&self.query) }))
+    }
+}
+
 impl DisplayAs for ForeignScanExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ForeignScanExec: table={}, remote_sql=[{}]", self.query.table, self.query.sql)
@@ -288,17 +302,7 @@ impl ExecutionPlan for ForeignScanExec {
         }
         let transactions = context.session_config().get_extension::<Transactions>();
         let written = transactions.and_then(|transactions| transactions.find(&self.connector));
-        let cascade =
-            Cascade::of_scan(&context, self.connector.as_ref(), &self.query.table, &self.place.server)
-                .map_err(|error| DataFusionError::External(Box::new(error)))?;
-        if let (Some(node), Some(cascade)) = (&node, &cascade) {
-            node.listen(Arc::clone(cascade));
-        }
-        let query = match &cascade {
-            Some(_) => Arc::new(RemoteQuery { cascade, ..RemoteQuery::clone(&self.query) }),
-            None => Arc::clone(&self.query),
-        };
-        let reader = Arc::clone(&schema);
+        let (query, reader) = (self.along(&context, node.as_deref())?, Arc::clone(&schema));
         let rows = match written {
             Some(transaction) => transaction.rows(query, reader, counted),
             None => Arc::clone(&self.connector).rows(

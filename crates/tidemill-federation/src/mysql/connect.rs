@@ -251,7 +251,7 @@ impl Pool {
     }
 }
 
-/// With `ssl_ca` the server's certificate is verified, though not its name; with `ssl_cert` and `ssl_key` it gets one.
+/// With `ssl_ca` the server's certificate and its name are verified; with `ssl_cert` and `ssl_key` it gets one.
 fn encryption(options: &Options) -> Result<Option<SslOpts>> {
     let file = |name: &str| options.get(name).map(|path| PathBuf::from(path).into());
     let identity = match (file("ssl_cert"), file("ssl_key")) {
@@ -272,7 +272,6 @@ fn encryption(options: &Options) -> Result<Option<SslOpts>> {
     let encrypted = SslOpts::default()
         .with_root_certs(file("ssl_ca").into_iter().collect())
         .with_disable_built_in_roots(root.is_some())
-        .with_danger_skip_domain_validation(true)
         .with_danger_accept_invalid_certs(root.is_none())
         .with_client_identity(identity);
     Ok(Some(encrypted))

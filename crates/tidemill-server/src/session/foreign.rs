@@ -105,19 +105,11 @@ impl Session {
             "DELETE" => Verb::Delete,
             _ => Verb::Update(names),
         };
-        let Some(changes) = change::on_servers(&physical, &verb) else {
-            let message = format!(
-                "this {} cannot be left to the servers of \"{}\"",
-                change.verb, target.table.object.name
-            );
-            return Err(SqlError::unsupported(message)
-                .with_detail("A condition, or a new value, does not mean the same there.")
-                .with_hint(
-                    "Conditions of comparisons with constants do: docs/federation.md lists what does.",
-                ));
-        };
+        let name = &target.table.object.name;
+        let changes =
+            change::on_servers(&physical, &verb).ok_or_else(|| cannot_be_left(change.verb, name))?;
         let returned = change.returned(target);
-        let mut writing = self.within_block(Writing::changing(&target.table.object.name, &changes));
+        let mut writing = self.within_block(Writing::changing(name, &changes));
         if let Some(returned) = &returned {
             writing = self.returning(writing, returned, text).await?;
         }
@@ -131,6 +123,12 @@ impl Session {
         self.missing.extend(warnings);
         Ok(answer.unwrap_or_else(|| Outcome::Tag(format!("{} {count}", change.verb))))
     }
+}
+
+fn cannot_be_left(verb: &str, table: &str) -> SqlError {
+    SqlError::unsupported(format!("this {verb} cannot be left to the servers of \"{table}\""))
+        .with_detail("A condition, or a new value, does not mean the same there.")
+        .with_hint("Conditions of comparisons with constants do: docs/federation.md lists what does.")
 }
 
 impl Change<'_> {

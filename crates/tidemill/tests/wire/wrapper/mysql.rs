@@ -52,6 +52,8 @@ impl Mariadb {
         install
             .arg("--no-defaults")
             .arg(format!("--datadir={}", data.display()))
+            // Servers that share one take each other's temporary tables away.
+            .arg(format!("--tmpdir={}", dir.path().display()))
             .args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
         if is_root {
             install.arg(format!("--user={user}"));
@@ -69,6 +71,7 @@ impl Mariadb {
         serve
             .arg("--no-defaults")
             .arg(format!("--datadir={}", data.display()))
+            .arg(format!("--tmpdir={}", dir.path().display()))
             .arg(format!("--socket={}", dir.path().join("s").display()))
             .arg(format!("--port={port}"))
             .arg(format!("--init-file={}", init.display()))
@@ -452,16 +455,17 @@ async fn connections_are_encrypted() {
     let ours = Ours::start().await;
     let file = |name: &str| dir.path().join(name).display().to_string();
     let query = "SELECT variable_value <> '' FROM status WHERE variable_name = 'SSL_CIPHER'";
-    for (options, wanted) in [
-        (String::new(), Ok("f")),
-        (format!(", ssl_ca '{}'", file("ca.crt")), Ok("t")),
-        (format!(", ssl_ca '{}'", file("other.crt")), Err("08001")),
-        (format!(", ssl_ca '{}'", file("nope.crt")), Err("22023")),
-        (format!(", ssl_cert '{}'", file("ca.crt")), Err("22023")),
+    for (host, options, wanted) in [
+        ("localhost", String::new(), Ok("f")),
+        ("localhost", format!(", ssl_ca '{}'", file("ca.crt")), Ok("t")),
+        ("127.0.0.1", format!(", ssl_ca '{}'", file("ca.crt")), Err("08001")),
+        ("localhost", format!(", ssl_ca '{}'", file("other.crt")), Err("08001")),
+        ("localhost", format!(", ssl_ca '{}'", file("nope.crt")), Err("22023")),
+        ("localhost", format!(", ssl_cert '{}'", file("ca.crt")), Err("22023")),
     ] {
         ours.run(&format!(
             "DROP SERVER IF EXISTS safe CASCADE;
-             CREATE SERVER safe FOREIGN DATA WRAPPER mysql_fdw OPTIONS (host '127.0.0.1', port '{}'{options});
+             CREATE SERVER safe FOREIGN DATA WRAPPER mysql_fdw OPTIONS (host '{host}', port '{}'{options});
              CREATE USER MAPPING FOR PUBLIC SERVER safe OPTIONS (username 'u', password 'p');
              CREATE FOREIGN TABLE status (variable_name text, variable_value text) SERVER safe
                  OPTIONS (dbname 'information_schema', table_name 'SESSION_STATUS')",
