@@ -20,6 +20,7 @@ use futures::{StreamExt, stream};
 use tidemill_sql::planner::plan_error;
 use tidemill_sql::types::Type;
 
+use crate::cascade::Cascade;
 use crate::connector::{Capabilities, Connector, RemoteColumn, RemoteQuery};
 use crate::dialect::{Dialect, Operand};
 use crate::expression::Writer;
@@ -28,6 +29,7 @@ use crate::node::{DeadNodes, Member, Node, Nodes, State};
 use crate::pushdown::Source;
 use crate::snapshot::Snapshots;
 use crate::table::{ForeignColumn, TableDefinition};
+use crate::transaction::Transactions;
 
 /// What is read of one foreign table.
 #[derive(Debug, Clone)]
@@ -66,6 +68,7 @@ impl RemoteSelect {
             relation: self.relation(dialect),
             definition: Arc::clone(&self.table),
             pruning: self.pruning.clone(),
+            cascade: None,
         }
     }
 
@@ -229,6 +232,20 @@ impl ForeignScanExec {
     }
 }
 
+impl ForeignScanExec {
+    /// The query, for a server that is told the way that the statement has come, and may have something to say.
+    fn along(&self, context: &TaskContext, node: Option<&Node>) -> Result<Arc<RemoteQuery>> {
+        let (table, server) = (&self.query.table, &self.place.server);
+        let cascade = Cascade::of_scan(context, self.connector.as_ref(), table, server)
+            .map_err(|error| DataFusionError::External(Box::new(error)))?;
+        let Some(cascade) = cascade else { return Ok(Arc::clone(&self.query)) };
+        if let Some(node) = node {
+            node.listen(Arc::clone(&cascade));
+        }
+        Ok(Arc::new(RemoteQuery { cascade: Some(cascade), ..RemoteQuery::clone(&self.query) }))
+    }
+}
+
 impl DisplayAs for ForeignScanExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ForeignScanExec: table={}, remote_sql=[{}]", self.query.table, self.query.sql)
@@ -283,13 +300,19 @@ impl ExecutionPlan for ForeignScanExec {
         if let Some(node) = &node {
             node.begin();
         }
-        let rows = Arc::clone(&self.connector).rows(
-            Arc::clone(&self.query),
-            Arc::clone(&schema),
-            self.batch_rows,
-            Snapshots::find(&context, &self.connector),
-            Box::new(counted),
-        );
+        let transactions = context.session_config().get_extension::<Transactions>();
+        let written = transactions.and_then(|transactions| transactions.find(&self.connector));
+        let (query, reader) = (self.along(&context, node.as_deref())?, Arc::clone(&schema));
+        let rows = match written {
+            Some(transaction) => transaction.rows(query, reader, counted),
+            None => Arc::clone(&self.connector).rows(
+                query,
+                reader,
+                self.batch_rows,
+                Snapshots::find(&context, &self.connector),
+                Box::new(counted),
+            ),
+        };
         let reading = nodes.zip(node).map(|(nodes, node)| Reading { nodes, node });
         let reported =
             stream::unfold((rows, reading, baseline), |(mut rows, reading, baseline)| async move {

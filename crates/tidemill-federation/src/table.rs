@@ -19,7 +19,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use tidemill_sql::name::quote_literal;
 use tidemill_sql::types::Type;
 
-use crate::connector::Connector;
+use crate::connector::{Connector, RemoteColumn};
 use crate::deparse::Deparser;
 use crate::dialect::Dialect;
 use crate::node::{DeadNodes, Member};
@@ -44,8 +44,15 @@ pub struct TableDefinition {
 pub struct ForeignColumn {
     pub name: String,
     pub ty: Type,
+    pub not_null: bool,
     pub remote: String,
     pub options: Options,
+}
+
+impl ForeignColumn {
+    pub fn remote_column(&self) -> RemoteColumn {
+        RemoteColumn { name: self.name.clone(), ty: self.ty, remote: self.remote.clone() }
+    }
 }
 
 impl TableDefinition {

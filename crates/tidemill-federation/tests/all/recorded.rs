@@ -183,6 +183,7 @@ fn columns() -> Vec<ForeignColumn> {
     let column = |name: &str, scalar| ForeignColumn {
         name: name.into(),
         ty: Type::new(scalar),
+        not_null: false,
         remote: name.into(),
         options: Options::default(),
     };
