@@ -1,6 +1,8 @@
 # What each target does is said beside it; `make` alone lists them.
 export CARGO_TARGET_DIR ?= $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/tidemill/target
 
+PYTHON ?= python3
+
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
@@ -14,7 +16,7 @@ test: ## build and run all tests, with the client libraries and the PostgreSQL t
 
 bench: ## measure beside PostgreSQL 15; CASE=copy for some, QUICK=1 for a short run, see docs/benchmark.md
 	cargo build --release --locked --bin tidemill
-	python3 -B bench/run.py --binary $(CARGO_TARGET_DIR)/release/tidemill --results $(dir $(CARGO_TARGET_DIR))bench \
+	$(PYTHON) -B bench/run.py --binary $(CARGO_TARGET_DIR)/release/tidemill --results $(dir $(CARGO_TARGET_DIR))bench \
 		$(if $(CASE),--case $(CASE)) $(if $(ROWS),--rows $(ROWS)) $(if $(REPEATS),--repeats $(REPEATS)) $(if $(QUICK),--quick)
 
 fold: ## measure how fast events are folded into a view, beside DataFusion's batch aggregation; see docs/benchmark.md

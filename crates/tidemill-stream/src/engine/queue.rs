@@ -13,8 +13,9 @@ use crate::error::Result;
 
 /// Writes in one commit group at most.
 const GROUP_WRITES_MAX: usize = 4096;
-/// A group of at most this many bytes of events and deltas is folded by whoever commits it.
-const INLINE_BYTES_MAX: usize = 64 << 10;
+/// A group of at most this many bytes of events and deltas is folded by whoever commits it: some 40,000 events take a
+/// millisecond, and to hand them to two threads costs more than these do at the same time.
+const INLINE_BYTES_MAX: usize = 512 << 10;
 /// A group of so many writes is not worth waiting for more: its sync costs each of them little.
 const GROUP_WRITES_WANTED: usize = 8;
 
