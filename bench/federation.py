@@ -55,13 +55,13 @@ FOLDED = Limit(times=1.15)
 JOINED = Limit(times=1.3)
 
 QUERIES = [
-    Query("one row by key", "SELECT * FROM hist WHERE eid = 'n2-0042' AND ts = '2019-01-02 11:04:00'", SMALL),
-    Query("LIMIT 1", "SELECT * FROM hist LIMIT 1", SMALL, any_rows=True),
-    Query("LIMIT 1000", "SELECT * FROM hist LIMIT 1000", SMALL, any_rows=True),
-    Query("LIMIT 10000", "SELECT * FROM hist LIMIT 10000", SMALL, any_rows=True),
-    Query("ORDER BY v, eid, ts LIMIT 1", "SELECT * FROM hist ORDER BY v DESC, eid, ts LIMIT 1", SMALL),
+    Query("one row by key", "SELECT eid, ts, v FROM hist WHERE eid = 'n2-00042' AND ts = '2019-01-01 04:04:00'", SMALL),
+    Query("LIMIT 1", "SELECT eid, ts, v FROM hist LIMIT 1", SMALL, any_rows=True),
+    Query("LIMIT 1000", "SELECT eid, ts, v FROM hist LIMIT 1000", SMALL, any_rows=True),
+    Query("LIMIT 10000", "SELECT eid, ts, v FROM hist LIMIT 10000", SMALL, any_rows=True),
+    Query("ORDER BY v, eid, ts LIMIT 1", "SELECT eid, ts, v FROM hist ORDER BY v DESC, eid, ts LIMIT 1", SMALL),
     Query("sum", "SELECT sum(v) FROM hist", FOLDED),
-    Query("avg by prefix", "SELECT left(eid, 4), avg(v) FROM hist GROUP BY 1", FOLDED),
+    Query("avg by prefix", "SELECT left(eid, 6), avg(v) FROM hist GROUP BY 1", FOLDED),
     Query("avg by hour", "SELECT date_trunc('hour', ts), avg(v) FROM hist GROUP BY 1", FOLDED),
     Query("avg by sensor", "SELECT eid, avg(v) FROM hist GROUP BY eid", FOLDED),
     Query("avg by sensor, HAVING", "SELECT eid, avg(v) FROM hist GROUP BY eid HAVING avg(v) > 499", FOLDED),
@@ -175,7 +175,7 @@ class Federation:
     def _node(self, bench, number):
         """Sensors that no other node has, a value a minute."""
         minutes = bench.node_rows // SENSORS
-        rows = f"""SELECT 'n{number}-' || lpad(s::text, 4, '0'), timestamp '2019-01-01' + t * interval '1 minute',
+        rows = f"""SELECT 'n{number}-' || lpad(s::text, 5, '0'), timestamp '2019-01-01' + t * interval '1 minute',
             ((s * 37 + t * 17) % 4000) / 4.0::float8 FROM generate_series(1, {minutes}) t, generate_series(1, {SENSORS}) s"""
         with _started(bench, f"node{number}") as server:
             server.query(f"CREATE TABLE hist ({HIST}); INSERT INTO hist {rows}; CREATE INDEX ON hist (eid, ts)")
@@ -187,7 +187,7 @@ class Federation:
     def _master(self, bench):
         with _started(bench, "master") as server:
             server.query(f"""CREATE TABLE signal ({SIGNAL}); INSERT INTO signal
-                SELECT 'n' || k % 10 || '-' || lpad((k / 10)::text, 4, '0'), 'name ' || k / 40, k % 1000 + 0.5
+                SELECT 'n' || k % 10 || '-' || lpad((k / 10)::text, 5, '0'), 'name ' || k / 40, k % 1000 + 0.5
                 FROM generate_series(10, {MASTER_ROWS + 9}) k; CREATE UNIQUE INDEX ON signal (eid)""")
             server.query("VACUUM ANALYZE signal")
             yield server
