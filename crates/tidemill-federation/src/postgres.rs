@@ -44,7 +44,6 @@ const COLUMN: &[Place] = &[Place::Column];
 const IMPORT: &[Place] = &[Place::Import];
 
 const NO_COSTS: Support = Support::NoEffect("costs are not estimated");
-const ALWAYS: Support = Support::NoEffect("foreign tables can always be written to");
 const NO_CURSOR: Support = Support::NoEffect("rows come without a cursor");
 
 /// The options of `postgres_fdw`, in its order.
@@ -88,7 +87,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec::new("table_name", TABLE, Check::Text, Support::Yes),
     OptionSpec::new("column_name", COLUMN, Check::Text, Support::Yes),
     OptionSpec::new("use_remote_estimate", SERVER_AND_TABLE, Check::Bool, NO_COSTS),
-    OptionSpec::new("updatable", SERVER_AND_TABLE, Check::Bool, ALWAYS),
+    OptionSpec::new("updatable", SERVER_AND_TABLE, Check::Bool, Support::Yes),
     OptionSpec::new(
         "truncatable",
         SERVER_AND_TABLE,

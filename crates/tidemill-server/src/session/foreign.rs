@@ -17,12 +17,14 @@ use super::modify::Change;
 use super::returned::Returned;
 use crate::insert::{ForeignTarget, Target, rows_of};
 use crate::query;
+use crate::tables::foreign::check_updatable;
 
 impl Session {
     /// The writing half of a statement, if its target is foreign. In a block it is a part of that.
     pub(super) fn begin_writing(&mut self, verb: &str, target: &Target) -> Result<Option<Writing>> {
         let Target::Foreign(foreign) = target else { return Ok(None) };
         self.refuse_read_only(verb)?;
+        check_updatable(&self.server.catalog, &foreign.table, verb)?;
         let writing = foreign.writing(&self.server.catalog)?;
         Ok(Some(self.within_block(writing)))
     }
@@ -96,6 +98,7 @@ impl Session {
         values: Vec<ScalarValue>,
     ) -> Result<Outcome> {
         self.refuse_read_only(change.verb)?;
+        check_updatable(&self.server.catalog, &target.table, change.verb)?;
         let (query, names) = change.foreign(target)?;
         // What is to be changed is found where it is.
         let state = self.planning().leaving_all_to_servers().state();

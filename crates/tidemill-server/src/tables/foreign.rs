@@ -5,10 +5,11 @@ use std::sync::Arc;
 use datafusion::catalog::TableProvider;
 use tidemill_federation::multi_tenant::{ChildTable, child_of, dead_nodes};
 use tidemill_federation::node::Member;
+use tidemill_federation::option::parse_bool;
 use tidemill_federation::pushdown::Pushdown;
 use tidemill_federation::write::Target;
 use tidemill_federation::{MultiTenantTable, TableDefinition};
-use tidemill_sql::{Result, SqlError};
+use tidemill_sql::{Result, SqlError, SqlState};
 
 use super::no_nodes;
 use crate::catalog::{Catalog, ForeignServer, ForeignTable, Relation};
@@ -105,6 +106,30 @@ fn named(catalog: &Catalog, table: &ForeignTable, pushdown: Pushdown) -> Result<
     };
     table.object.children.iter().map(child).collect()
 }
+
+/// Refuses to write where `updatable` is false, an option of a table or of its server.
+pub fn check_updatable(catalog: &Catalog, table: &Arc<ForeignTable>, verb: &str) -> Result<()> {
+    let mut tables = vec![Arc::clone(table)];
+    if catalog.server_of(table)?.has_multi_tenant_tables() {
+        tables.extend(children_by_name(catalog, &table.object.name)?);
+    }
+    for table in tables {
+        let server = catalog.server_of(&table)?;
+        let option = table.object.options.get(UPDATABLE).or(server.object.options.get(UPDATABLE));
+        if option.and_then(parse_bool) == Some(false) {
+            let work = match verb {
+                "UPDATE" => "updates",
+                "DELETE" => "deletes",
+                _ => "inserts",
+            };
+            let message = format!("foreign table \"{}\" does not allow {work}", table.object.name);
+            return Err(SqlError::new(SqlState::INVALID_OBJECT_STATE, message));
+        }
+    }
+    Ok(())
+}
+
+const UPDATABLE: &str = "updatable";
 
 /// The foreign tables that are called `table__server__0`, `__1` and so on, as in PGSpider.
 pub fn children_by_name(catalog: &Catalog, table: &str) -> Result<Vec<Arc<ForeignTable>>> {

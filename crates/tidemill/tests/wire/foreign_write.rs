@@ -200,6 +200,12 @@ async fn rows_are_changed_where_they_are() {
         ("UPDATE m SET __spd_url = '/n1/'", "42P10", "column \"__spd_url\""),
         ("UPDATE m SET id = 7 WHERE id = 8 OR id = 11", "23505", "duplicate key"),
         ("UPDATE m SET v = 5000 WHERE id > 1", "23514", "check constraint"),
+        (
+            "ALTER FOREIGN TABLE t1 OPTIONS (ADD updatable 'false'); DELETE FROM t1",
+            "55000",
+            "foreign table \"t1\" does not allow deletes",
+        ),
+        ("INSERT INTO t1 (id) VALUES (9)", "55000", "foreign table \"t1\" does not allow inserts"),
         ("UPDATE m SET nope = 1", "42703", "column \"nope\" of relation \"m\" does not exist"),
     ] {
         let (code, told) = failure(client, statement).await;

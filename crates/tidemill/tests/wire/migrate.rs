@@ -209,3 +209,42 @@ async fn a_migration_that_fails_leaves_nothing() {
     let databases = rows(&setting.remote, "SELECT count(*) FROM pg_prepared_xacts").await;
     assert_eq!(databases, [["0"]]);
 }
+
+#[tokio::test]
+async fn tables_move_to_databases_of_other_kinds() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, lower) = (Server::start(&dir.path().join("data")), Server::start(&dir.path().join("lower")));
+    let (client, below) = (server.connect().await, lower.connect().await);
+    let path = dir.path().join("s.db");
+    let lite = rusqlite::Connection::open(&path).unwrap();
+    let create = format!(
+        "CREATE SERVER lite FOREIGN DATA WRAPPER sqlite_fdw OPTIONS (database '{}');
+         CREATE SERVER west FOREIGN DATA WRAPPER tidemill_fdw OPTIONS (host '127.0.0.1', port '{}', dbname 'tidemill');
+         CREATE USER MAPPING FOR PUBLIC SERVER west;
+         CREATE TABLE base (id int NOT NULL, v float8, t text, n numeric(8,2), at timestamptz, b bytea, a int[], ok bool);
+         INSERT INTO base SELECT x, x / 4.0, 'text ' || x, x * 1.25, '2020-01-01Z'::timestamptz + x * interval '1 hour',
+             '\\x00ff', ARRAY[x, NULL], x % 2 = 0 FROM generate_series(1, 100) AS x;
+         INSERT INTO base (id) VALUES (0)",
+        path.display(),
+        lower.port
+    );
+    client.batch_execute(&create).await.unwrap();
+    client
+        .batch_execute("SET timezone = 'UTC'; MIGRATE TABLE base TO moved SERVER lite, west")
+        .await
+        .unwrap();
+    let all = "SELECT id, v, t, n, at, b, a, ok FROM TABLE ORDER BY id";
+    let (moved, base) = (all.replace("TABLE", "moved"), all.replace("TABLE", "base"));
+    assert_eq!(rows(&client, &moved).await, rows(&client, &base).await);
+    assert_eq!(rows(&below, "SELECT count(*) FROM base").await, [["50"]]);
+    assert_eq!(lite.query_row("SELECT count(*) FROM base", [], |row| row.get::<_, i64>(0)), Ok(51));
+    // What one server refuses is on none, whether or not it undoes definitions.
+    client.batch_execute("INSERT INTO base (id, v) VALUES (101, 'NaN'), (102, 'NaN')").await.unwrap();
+    let migrate =
+        "MIGRATE TABLE base TO other SERVER west OPTIONS (table_name 'x'), lite OPTIONS (\"table\" 'x')";
+    let (code, message) = failure(&client, migrate).await;
+    assert!(code == "22003" && message.contains("NaN is null there"), "{code} {message}");
+    assert_eq!(failure(&below, "SELECT * FROM x").await.0, "42P01");
+    assert!(lite.prepare("SELECT * FROM x").is_err());
+    assert_eq!(failure(&client, "SELECT * FROM other").await.0, "42P01");
+}

@@ -26,6 +26,13 @@ impl Ours {
             assert_eq!(there, self.client.execute(&here, &[]).await.unwrap(), "{statement}");
             self.check_same(foreign, statement).await;
         }
+        let path = self.path("copied");
+        std::fs::write(&path, (6000..7000).map(|id| format!("{id}\tcopied {id}\n")).collect::<String>())
+            .unwrap();
+        for table in [foreign, "ours"] {
+            self.run(&format!("COPY {table} (id, name) FROM '{path}'")).await;
+        }
+        self.check_same(foreign, "COPY").await;
         self.compare_blocks(foreign).await;
     }
 
