@@ -50,8 +50,16 @@ fn the_original_s_files_load_and_request() {
 
     let output = folder.path().join("result.json");
     let request = ["linkbench", "request", "--output", "result.json", "--compat=multiget,history"];
-    let ran = bench(folder.path(), &[&request[..], &target].concat());
+    let ran = bench(folder.path(), &[&request[..], &["--csvstream", "stream.csv"], &target].concat());
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let stream = std::fs::read_to_string(folder.path().join("stream.csv")).unwrap();
+    let ended = |line: &str| line.split(',').nth(3).unwrap().parse::<u64>().unwrap();
+    assert!(
+        stream.starts_with("threadID,timestamp,op,totalops,totalerrors,ops,sampleDuration_us,"),
+        "{stream}"
+    );
+    assert_eq!(stream.lines().count(), 1 + 2 * 10, "one interval of two requesters: {stream}");
+    assert_eq!(stream.lines().skip(1).map(ended).sum::<u64>(), 600);
     for line in ["REQUEST PHASE COMPLETED. 600 requests done", "check passed: counts equal visible links"] {
         assert!(ran.out.contains(line), "{}", ran.out);
     }
