@@ -94,7 +94,7 @@ fn collect(
 
 fn of_scan(scan: &ForeignScanExec, sources: &[Source], verb: &Verb) -> Option<Change> {
     let select = scan.select();
-    if select.limit.is_some() || select.aggregate.is_some() {
+    if !select.is_of_rows() || select.joined.is_some() {
         return None;
     }
     let capabilities = scan.capabilities();

@@ -17,6 +17,7 @@ pub mod option;
 pub mod postgres;
 pub mod pushdown;
 pub mod scan;
+pub mod select;
 pub mod server;
 pub mod snapshot;
 pub mod sqlite;

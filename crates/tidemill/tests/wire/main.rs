@@ -12,6 +12,7 @@ mod dictionary;
 mod foreign;
 mod foreign_write;
 mod full_disk;
+mod large_table;
 mod node;
 mod postgres;
 mod proxy;
