@@ -26,6 +26,7 @@ mod stress;
 mod table;
 mod tls;
 mod tools;
+mod tpch;
 mod transaction;
 mod transcript;
 mod view;
