@@ -33,6 +33,8 @@ pub enum Cell<'a> {
     Bytes(&'a [u8]),
     /// Microseconds since 1970 in UTC.
     Time(i64),
+    /// A value of the column's type in PostgreSQL's binary form.
+    Binary(&'a [u8]),
 }
 
 impl Cell<'_> {
@@ -45,7 +47,7 @@ impl Cell<'_> {
             Cell::Number(_) => "number",
             Cell::Json(_) => "json",
             Cell::Text(_) => "text",
-            Cell::Bytes(_) => "binary",
+            Cell::Bytes(_) | Cell::Binary(_) => "binary",
             Cell::Time(_) => "time",
         }
     }
@@ -139,6 +141,7 @@ fn append(builder: &mut ColumnBuilder, cell: Cell<'_>) -> Result<bool> {
             builder.append_null();
             Ok(())
         }
+        (_, Cell::Binary(bytes)) => builder.append_binary(bytes),
         (_, Cell::Text(text)) if ty.array => builder.append_text(text),
         _ if ty.array => return Ok(false),
         (Bool, Cell::Bool(value)) => builder.append_binary(&[u8::from(value)]),

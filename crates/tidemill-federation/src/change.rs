@@ -17,10 +17,12 @@ use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::union::UnionExec;
 
-use crate::connector::{Connector, RemoteQuery};
+use crate::cascade::Cascade;
+use crate::connector::{Connector, RemoteColumn, RemoteQuery};
 use crate::node::{DeadNodes, Member};
 use crate::pushdown::Source;
 use crate::scan::ForeignScanExec;
+use crate::select::RemoteSelect;
 use crate::table::TableDefinition;
 
 #[derive(Debug, Clone)]
@@ -45,6 +47,18 @@ impl Change {
     /// As in the column that tells the node.
     pub fn node(&self) -> String {
         self.member.as_ref().map_or_else(|| format!("/{}/", self.server), |member| member.node.clone())
+    }
+
+    /// The statement, which gives back these columns of the rows that it changes.
+    pub fn returning(&self, columns: Vec<RemoteColumn>, cascade: Option<Arc<Cascade>>) -> RemoteQuery {
+        let definition = Arc::clone(&self.table);
+        let mut statement = RemoteQuery { columns, definition, cascade, ..self.statement.clone() };
+        if !statement.columns.is_empty() {
+            let dialect = self.connector.capabilities().dialect;
+            let names: Vec<_> = statement.columns.iter().map(|column| dialect.name(&column.remote)).collect();
+            statement.sql += &format!(" RETURNING {}", names.join(", "));
+        }
+        statement
     }
 }
 
@@ -102,9 +116,17 @@ fn of_scan(scan: &ForeignScanExec, sources: &[Source], verb: &Verb) -> Option<Ch
     let mut sql = match verb {
         Verb::Delete => format!("DELETE FROM {relation}"),
         Verb::Update(columns) => {
+            if !capabilities.dialect.assigns_at_once() && reads_assigned(select, columns, sources) {
+                return None;
+            }
             let assigned = columns.iter().zip(sources).map(|(name, source)| {
                 let column = select.table.columns.iter().find(|column| column.name == *name)?;
-                let value = select.value(source, column.ty, capabilities)?;
+                let value = match source {
+                    Source::Constant(value) if value.data_type() == column.ty.arrow() => {
+                        capabilities.dialect.assigned(value, column)?
+                    }
+                    source => select.value(source, column.ty, capabilities)?,
+                };
                 Some(format!("{} = {value}", capabilities.dialect.name(&column.remote)))
             });
             let assigned = assigned.collect::<Option<Vec<_>>>()?;
@@ -122,4 +144,14 @@ fn of_scan(scan: &ForeignScanExec, sources: &[Source], verb: &Verb) -> Option<Ch
         connector: Arc::clone(scan.connector()),
         statement: RemoteQuery { sql, table: select.table.name.clone(), relation, ..RemoteQuery::default() },
     })
+}
+
+/// Whether a new value is made of a column that gets one itself, further to the left.
+fn reads_assigned(select: &RemoteSelect, assigned: &[String], sources: &[Source]) -> bool {
+    let reads = |source: &Source, name: &String| match source {
+        Source::Column { index, .. } => select.items.get(*index).is_none_or(|item| item.column.name == *name),
+        Source::Constant(_) => false,
+        Source::Expression { .. } => true,
+    };
+    sources.iter().enumerate().any(|(i, source)| assigned[..i].iter().any(|name| reads(source, name)))
 }

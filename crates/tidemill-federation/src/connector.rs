@@ -10,8 +10,9 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::Expr;
 use tidemill_sql::statement::ImportSelection;
 use tidemill_sql::types::{Scalar, Type};
-use tidemill_sql::{Result, SqlError};
+use tidemill_sql::{Result, SqlError, SqlState};
 
+use crate::cascade::Cascade;
 use crate::dialect::{Comparison, Dialect};
 use crate::option::Options;
 use crate::snapshot::Shared;
@@ -44,6 +45,8 @@ pub struct Capabilities {
     pub functions: &'static [Function],
     /// Casts, from and to, that are the same there.
     pub casts: &'static [(Scalar, Scalar)],
+    /// Types that are compared without casts there, as if the first were the second.
+    pub mixed: &'static [(Scalar, Scalar)],
     /// `CASE WHEN`, and conditions as values.
     pub cases: bool,
     /// Conditions are looked at to read less. Their rows are filtered here all the same.
@@ -109,6 +112,7 @@ impl Capabilities {
             sort: false,
             functions: &[],
             casts: &[],
+            mixed: &[],
             cases: false,
             prunes: false,
         }
@@ -142,7 +146,7 @@ fn has(types: &[Scalar], ty: Type) -> bool {
     !ty.array && types.contains(&ty.scalar)
 }
 
-/// A query for the other side.
+/// A query, or another statement, for the other side.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RemoteQuery {
     /// In the words of the other side.
@@ -156,6 +160,8 @@ pub struct RemoteQuery {
     pub definition: Arc<TableDefinition>,
     /// Conditions over the table's columns that all have to hold; for those that [prune](Capabilities::prunes).
     pub pruning: Vec<Expr>,
+    /// For servers of this kind.
+    pub cascade: Option<Arc<Cascade>>,
 }
 
 /// A column of the result.
@@ -166,6 +172,13 @@ pub struct RemoteColumn {
     pub ty: Type,
     /// As it is called there.
     pub remote: String,
+}
+
+impl RemoteQuery {
+    /// A statement without rows.
+    pub fn command(sql: impl Into<String>) -> Self {
+        Self { sql: sql.into(), ..Self::default() }
+    }
 }
 
 /// About how large a table is.
@@ -197,22 +210,61 @@ pub struct ImportedColumn {
 /// Rows on their way into a table there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Insertion {
-    /// The foreign table, as errors name it.
-    pub table: String,
+    /// The foreign table, with the options of it and its columns.
+    pub definition: Arc<TableDefinition>,
     /// The relation of the other side, as it is written there.
     pub relation: String,
     /// The columns that get values, in the order of the batches.
     pub columns: Vec<RemoteColumn>,
+    /// Rows that are there already, by a constraint of that table, are left out.
+    pub skips_conflicts: bool,
+    /// What is wanted of each row that was added.
+    pub returned: Vec<RemoteColumn>,
+    /// For servers of this kind.
+    pub cascade: Option<Arc<Cascade>>,
+}
+
+/// What came of a statement.
+#[derive(Debug, Default)]
+pub struct Answer {
+    /// The rows that were added, changed or found.
+    pub count: u64,
+    /// The columns of them that were asked for, if any were.
+    pub rows: Vec<RecordBatch>,
+}
+
+/// Rows of an answer wait in memory: so many bytes at most.
+const ANSWER_BYTES_MAX: usize = 256 << 20;
+
+impl Answer {
+    /// Keeps rows of the answer, unless there are too many.
+    pub fn keep(&mut self, server: &str, rows: RecordBatch) -> Result<()> {
+        self.rows.push(rows);
+        let bytes: usize = self.rows.iter().map(RecordBatch::get_array_memory_size).sum();
+        if bytes <= ANSWER_BYTES_MAX {
+            return Ok(());
+        }
+        let message = format!("server \"{server}\" gives back more than {ANSWER_BYTES_MAX} bytes of rows");
+        Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
+            .with_detail("What a transaction reads of a server to which it has written waits in memory.")
+            .with_hint("Read it before the first write, or after COMMIT."))
+    }
 }
 
 /// A transaction that writes on a server. It is rolled back when it is dropped before its commit.
 #[async_trait]
 pub trait Writer: Send {
-    /// Adds rows with the columns of the insertion.
-    async fn insert(&mut self, into: &Insertion, rows: &RecordBatch) -> Result<()>;
+    /// Adds rows with the columns of the insertion. What is wrong with them may come out as late as at the next flush.
+    async fn insert(&mut self, into: &Insertion, rows: &RecordBatch) -> Result<Answer>;
 
-    /// An UPDATE or a DELETE in the server's words; how many rows it has changed.
-    async fn execute(&mut self, statement: &RemoteQuery) -> Result<u64>;
+    /// A statement in the server's words: an UPDATE, a DELETE, a definition, a savepoint, or a query of what the
+    /// transaction sees. It has rows if the statement names columns.
+    async fn execute(&mut self, statement: &RemoteQuery) -> Result<Answer>;
+
+    /// Returns when the server has taken all rows.
+    async fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
 
     /// Makes it last. It is of no further use.
     async fn commit(&mut self) -> Result<()>;
@@ -254,13 +306,18 @@ pub trait Connector: Send + Sync + fmt::Debug {
         Ok(())
     }
 
+    /// Whether the server is one of this kind, which may have nodes itself.
+    fn is_cascade(&self) -> bool {
+        false
+    }
+
     /// Connections that are open.
     fn connections(&self) -> usize {
         0
     }
 
-    /// Begins a transaction that writes, for servers that can be written to.
-    async fn begin(&self) -> Result<Box<dyn Writer>> {
+    /// Begins a transaction that writes, for servers that can be written to; of a block if more statements are to come.
+    async fn begin(&self, _is_block: bool) -> Result<Box<dyn Writer>> {
         Err(SqlError::unsupported("foreign tables of this kind of server are only read"))
     }
 }

@@ -8,6 +8,7 @@ use tidemill_sql::name::quote_ident;
 use tidemill_sql::types::{Scalar, Type};
 
 use crate::select::RemoteSelect;
+use crate::table::ForeignColumn;
 
 /// Only called for types and operators that the [`Capabilities`](crate::connector::Capabilities) name.
 pub trait Dialect: fmt::Debug + Send + Sync {
@@ -78,6 +79,41 @@ pub trait Dialect: fmt::Debug + Send + Sync {
     /// `min` or `max`. A timestamptz is wanted as the timestamp that it is in UTC.
     fn extreme(&self, function: &str, operand: &Operand) -> String {
         format!("{function}({})", self.compared(operand))
+    }
+
+    /// A constant as the new value of a column.
+    fn assigned(&self, value: &ScalarValue, column: &ForeignColumn) -> Option<String> {
+        self.literal(value, column.ty)
+    }
+
+    /// The type for a column that keeps every value of a type as it is; `None`: there is none.
+    fn column_type(&self, _ty: Type) -> Option<String> {
+        None
+    }
+
+    /// What is behind the type of a column that may be null.
+    fn nullable(&self) -> &'static str {
+        ""
+    }
+
+    /// Whether CREATE TABLE and DROP TABLE go with the transaction that is rolled back.
+    fn undoes_definitions(&self) -> bool {
+        true
+    }
+
+    /// `INSERT … ON CONFLICT DO NOTHING`
+    fn skips_conflicts(&self) -> bool {
+        false
+    }
+
+    /// `RETURNING`
+    fn returns_rows(&self) -> bool {
+        false
+    }
+
+    /// Whether the new values of an UPDATE are those of the row before it, and not of the assignments to its left.
+    fn assigns_at_once(&self) -> bool {
+        true
     }
 
     /// What is selected where only the number of rows matters.

@@ -122,7 +122,7 @@ impl Writer<'_> {
                 (self.of_key(left, right.ty)?, right)
             }
             (None, None) => {
-                let both = (self.operand(left)?, self.operand(right)?);
+                let both = (self.uncast(left)?, self.uncast(right)?);
                 // The bytes of these would be compared here.
                 if [&both.0, &both.1].iter().any(|side| is_compared_by_key(side.ty)) {
                     return None;
@@ -133,6 +133,24 @@ impl Writer<'_> {
         let same = left.ty.scalar == right.ty.scalar || (left.is_text() && right.is_text());
         let known = |ty| self.capabilities.compares(sign, ty);
         (same && known(left.ty) && known(right.ty)).then_some((left, right))
+    }
+
+    /// An operand of a comparison that needs no cast there: an index is one of values as they are.
+    fn uncast(&self, expr: &Expr) -> Option<Operand> {
+        let operand = self.operand(expr)?;
+        let call = expr.downcast_ref::<ScalarFunctionExpr>();
+        let argument = call.filter(|call| call.name() == operand.ty.scalar.typname()).map(|call| call.args());
+        let inner = match expr.downcast_ref::<CastExpr>() {
+            Some(cast) => Some(cast.expr()),
+            None => argument.and_then(|arguments| arguments.first()),
+        };
+        let inner = inner.and_then(|inner| self.operand(inner)).filter(|inner| {
+            self.capabilities.mixed.contains(&(inner.ty.scalar, operand.ty.scalar)) && !inner.ty.array
+        });
+        Some(match inner {
+            Some(inner) => Operand { sql: inner.sql, ..operand },
+            None => operand,
+        })
     }
 
     /// What is compared, of which a key may be made here.

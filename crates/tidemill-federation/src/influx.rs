@@ -5,6 +5,7 @@ mod dialect;
 mod http;
 mod import;
 mod scan;
+mod write;
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use tidemill_sql::Result;
 use tidemill_sql::statement::ImportSelection;
 use tidemill_sql::types::Scalar;
 
-use crate::connector::{Capabilities, Connector, ImportedTable, Logic, RemoteQuery};
+use crate::connector::{Capabilities, Connector, ImportedTable, Logic, RemoteQuery, Writer};
 use crate::dialect::Comparison;
 use crate::option::{Check, OptionSpec, Options, Place, Support};
 use crate::snapshot::Shared;
@@ -31,6 +32,10 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec::new("port", SERVER, Check::Port, Support::Yes),
     OptionSpec::new("dbname", SERVER, Check::Text, Support::Yes),
     OptionSpec::new("connect_timeout", SERVER, Check::Count, Support::Yes),
+    OptionSpec::new("sslmode", SERVER, Check::OneOf(&["require", "verify-ca", "verify-full"]), Support::Yes),
+    OptionSpec::new("sslrootcert", SERVER, Check::Text, Support::Yes),
+    OptionSpec::new("sslcert", &[Place::Server, Place::UserMapping], Check::Text, Support::Yes),
+    OptionSpec::new("sslkey", &[Place::Server, Place::UserMapping], Check::Text, Support::Yes),
     OptionSpec::new("user", &[Place::UserMapping], Check::Text, Support::Yes),
     OptionSpec::new("password", &[Place::UserMapping], Check::Text, Support::Yes),
     OptionSpec::new("table", TABLE, Check::Text, Support::Yes),
@@ -41,7 +46,7 @@ pub const OPTIONS: &[OptionSpec] = &[
         "batch_size",
         &[Place::Server, Place::Table],
         Check::Positive,
-        Support::NoEffect("foreign tables are only read"),
+        Support::NoEffect("rows are always sent many at once"),
     ),
 ];
 
@@ -112,5 +117,13 @@ impl Connector for Influx {
         _: &Options,
     ) -> Result<Option<Vec<ImportedTable>>> {
         import::tables(&self.address, selection).await.map(Some)
+    }
+
+    async fn probe(&self) -> Result<()> {
+        self.address.ping().await
+    }
+
+    async fn begin(&self, _: bool) -> Result<Box<dyn Writer>> {
+        Ok(Box::new(write::Points::new(Arc::clone(&self.address))))
     }
 }

@@ -1,8 +1,10 @@
 //! Foreign servers: connectors, pushdown, execution.
 
+pub mod cascade;
 pub mod cell;
 pub mod change;
 pub mod connector;
+pub mod definition;
 pub mod deparse;
 pub mod dialect;
 pub mod expression;
@@ -10,12 +12,14 @@ pub mod file;
 pub mod health;
 pub mod influx;
 pub mod keepalive;
+pub mod migration;
 pub mod multi_tenant;
 pub mod mysql;
 pub mod node;
 pub mod option;
 pub mod postgres;
 pub mod pushdown;
+mod returned;
 pub mod scan;
 pub mod select;
 pub mod server;
@@ -23,6 +27,9 @@ pub mod snapshot;
 pub mod sqlite;
 pub mod table;
 mod thread;
+mod tls;
+pub mod transaction;
+mod value;
 pub mod watched;
 pub mod wrapper;
 pub mod write;

@@ -5,6 +5,7 @@ mod dialect;
 mod import;
 mod kind;
 mod scan;
+mod write;
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use tidemill_sql::Result;
 use tidemill_sql::statement::ImportSelection;
 use tidemill_sql::types::Scalar;
 
-use crate::connector::{Aggregate, Capabilities, Connector, ImportedTable, Logic, RemoteQuery};
+use crate::connector::{Aggregate, Capabilities, Connector, ImportedTable, Logic, RemoteQuery, Writer};
 use crate::dialect::Comparison;
 use crate::option::{Check, OptionSpec, Options, Place, Support};
 use crate::snapshot::Shared;
@@ -55,9 +56,9 @@ pub const OPTIONS: &[OptionSpec] = &[
         Support::NoEffect("a lost connection is always made anew"),
     ),
     OptionSpec::new("character_set", SERVER, Check::Text, Support::NoEffect("texts come in UTF-8")),
-    OptionSpec::new("ssl_key", SERVER, Check::Text, Support::No),
-    OptionSpec::new("ssl_cert", SERVER, Check::Text, Support::No),
-    OptionSpec::new("ssl_ca", SERVER, Check::Text, Support::No),
+    OptionSpec::new("ssl_key", SERVER, Check::Text, Support::Yes),
+    OptionSpec::new("ssl_cert", SERVER, Check::Text, Support::Yes),
+    OptionSpec::new("ssl_ca", SERVER, Check::Text, Support::Yes),
     OptionSpec::new("ssl_capath", SERVER, Check::Text, Support::No),
     OptionSpec::new("ssl_cipher", SERVER, Check::Text, Support::No),
     OptionSpec::new("import_not_null", IMPORT, Check::Bool, Support::Yes),
@@ -66,7 +67,7 @@ pub const OPTIONS: &[OptionSpec] = &[
         "import_generated",
         IMPORT,
         Check::Bool,
-        Support::NoEffect("foreign tables are only read"),
+        Support::NoEffect("values are made by the server"),
     ),
 ];
 
@@ -135,6 +136,7 @@ pub(crate) static CAPABILITIES: Capabilities = Capabilities {
     sort: true,
     functions: &[],
     casts: &[],
+    mixed: &[],
     cases: false,
     prunes: false,
 };
@@ -174,5 +176,17 @@ impl Connector for Mysql {
         _: &Options,
     ) -> Result<Option<Vec<ImportedTable>>> {
         import::tables(&self.pool, schema, selection).await
+    }
+
+    async fn probe(&self) -> Result<()> {
+        self.pool.probe().await
+    }
+
+    fn connections(&self) -> usize {
+        self.pool.connections()
+    }
+
+    async fn begin(&self, _: bool) -> Result<Box<dyn Writer>> {
+        Ok(Box::new(write::Transaction::begin(Arc::clone(&self.pool)).await?))
     }
 }

@@ -12,6 +12,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
 use tidemill_sql::{Result, SqlError, SqlState};
 
+use crate::cascade::Cascade;
 use crate::connector::RemoteQuery;
 use crate::health::cause;
 use crate::scan::ForeignScanExec;
@@ -101,6 +102,8 @@ pub struct Node {
     rows: AtomicU64,
     bytes: AtomicU64,
     course: Mutex<Course>,
+    /// What its server says, if it may have nodes itself.
+    cascade: Mutex<Option<Arc<Cascade>>>,
 }
 
 struct Course {
@@ -145,6 +148,15 @@ impl Node {
 
     pub fn error(&self) -> Option<String> {
         self.course.lock().error.as_ref().map(cause)
+    }
+
+    /// Its server may say something.
+    pub fn listen(&self, cascade: Arc<Cascade>) {
+        *self.cascade.lock() = Some(cascade);
+    }
+
+    fn take_warnings(&self) -> Vec<SqlError> {
+        self.cascade.lock().as_ref().map_or_else(Vec::new, |cascade| cascade.take_warnings())
     }
 
     pub fn remote_sql(&self) -> &str {
@@ -204,6 +216,7 @@ impl Nodes {
                 rows: AtomicU64::new(0),
                 bytes: AtomicU64::new(0),
                 course: Mutex::new(Course { state: State::Waiting, began: None, took: None, error: None }),
+                cascade: Mutex::default(),
             }));
         }
         (!nodes.is_empty()).then(|| Self { nodes, told: Mutex::default() })
@@ -255,7 +268,8 @@ impl Nodes {
         names
     }
 
-    /// What is missing from the answer and was not told before: a warning for each table.
+    /// What is missing from the answer and was not told before: a warning for each table, and what the servers of nodes
+    /// have said.
     pub fn warnings(&self) -> Vec<SqlError> {
         let mut told = self.told.lock();
         let mut new: Vec<(&str, Vec<&Arc<Node>>)> = Vec::new();
@@ -271,7 +285,8 @@ impl Nodes {
                 None => new.push((&member.table, vec![node])),
             }
         }
-        new.into_iter().map(|(table, nodes)| missing(table, &nodes)).collect()
+        let told_there = self.nodes.iter().flat_map(|node| node.take_warnings());
+        new.into_iter().map(|(table, nodes)| missing(table, &nodes)).chain(told_there).collect()
     }
 }
 

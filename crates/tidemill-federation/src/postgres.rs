@@ -8,6 +8,7 @@ mod import;
 mod scan;
 mod size;
 mod tls;
+mod value;
 mod write;
 
 use std::sync::Arc;
@@ -43,7 +44,7 @@ const COLUMN: &[Place] = &[Place::Column];
 const IMPORT: &[Place] = &[Place::Import];
 
 const NO_COSTS: Support = Support::NoEffect("costs are not estimated");
-const READ_ONLY: Support = Support::NoEffect("foreign tables are only read");
+const ALWAYS: Support = Support::NoEffect("foreign tables can always be written to");
 const NO_CURSOR: Support = Support::NoEffect("rows come without a cursor");
 
 /// The options of `postgres_fdw`, in its order.
@@ -63,7 +64,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec::new("keepalives_interval", SERVER, Check::Count, Support::Yes),
     OptionSpec::new("keepalives_count", SERVER, Check::Count, Support::Yes),
     OptionSpec::new("tcp_user_timeout", SERVER, Check::Count, Support::Yes),
-    OptionSpec::new("sslmode", SERVER, Check::OneOf(tls::MODES), Support::Yes),
+    OptionSpec::new("sslmode", SERVER, Check::OneOf(crate::tls::MODES), Support::Yes),
     OptionSpec::new("sslcert", &[Place::Server, Place::UserMapping], Check::Text, Support::Yes),
     OptionSpec::new("sslkey", &[Place::Server, Place::UserMapping], Check::Text, Support::Yes),
     OptionSpec::new("sslrootcert", SERVER, Check::Text, Support::Yes),
@@ -73,7 +74,12 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec::new("fdw_tuple_cost", SERVER, Check::Text, NO_COSTS),
     OptionSpec::new("extensions", SERVER, Check::Text, Support::NoEffect("functions of extensions run here")),
     OptionSpec::new("keep_connections", SERVER, Check::Bool, Support::Yes),
-    OptionSpec::new("parallel_commit", SERVER, Check::Bool, READ_ONLY),
+    OptionSpec::new(
+        "parallel_commit",
+        SERVER,
+        Check::Bool,
+        Support::NoEffect("servers commit one after the other"),
+    ),
     OptionSpec::new("user", MAPPING, Check::Text, Support::Yes),
     OptionSpec::new("password", MAPPING, Check::Text, Support::Yes),
     OptionSpec::new("sslpassword", MAPPING, Check::Text, Support::No),
@@ -82,10 +88,20 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec::new("table_name", TABLE, Check::Text, Support::Yes),
     OptionSpec::new("column_name", COLUMN, Check::Text, Support::Yes),
     OptionSpec::new("use_remote_estimate", SERVER_AND_TABLE, Check::Bool, NO_COSTS),
-    OptionSpec::new("updatable", SERVER_AND_TABLE, Check::Bool, READ_ONLY),
-    OptionSpec::new("truncatable", SERVER_AND_TABLE, Check::Bool, READ_ONLY),
+    OptionSpec::new("updatable", SERVER_AND_TABLE, Check::Bool, ALWAYS),
+    OptionSpec::new(
+        "truncatable",
+        SERVER_AND_TABLE,
+        Check::Bool,
+        Support::NoEffect("TRUNCATE is of tables here"),
+    ),
     OptionSpec::new("fetch_size", SERVER_AND_TABLE, Check::Positive, NO_CURSOR),
-    OptionSpec::new("batch_size", SERVER_AND_TABLE, Check::Positive, READ_ONLY),
+    OptionSpec::new(
+        "batch_size",
+        SERVER_AND_TABLE,
+        Check::Positive,
+        Support::NoEffect("rows are always sent many at once"),
+    ),
     OptionSpec::new(
         "async_capable",
         SERVER_AND_TABLE,
@@ -100,7 +116,12 @@ pub const OPTIONS: &[OptionSpec] = &[
         Support::NoEffect("texts are compared by their bytes"),
     ),
     OptionSpec::new("import_default", IMPORT, Check::OneOf(&["false", "off", "0"]), Support::Yes),
-    OptionSpec::new("import_generated", IMPORT, Check::Bool, READ_ONLY),
+    OptionSpec::new(
+        "import_generated",
+        IMPORT,
+        Check::Bool,
+        Support::NoEffect("values are made by the server"),
+    ),
 ];
 
 pub fn connector(name: &str, server: &Options, mapping: &Options) -> Result<Arc<dyn Connector>> {
@@ -186,7 +207,7 @@ fn number(options: &Options, name: &str) -> Result<Option<u64>> {
 #[derive(Debug)]
 struct Postgres {
     capabilities: &'static Capabilities,
-    /// Rather than a Tidemill, which exports no snapshots and writes to foreign tables in no transaction block.
+    /// Rather than a Tidemill, which exports no snapshots, and changes the rows of its own tables in no transaction block.
     is_postgres: bool,
     pool: Arc<Pool>,
     sizes: Sizes,
@@ -230,11 +251,15 @@ impl Connector for Postgres {
         self.pool.probe().await
     }
 
+    fn is_cascade(&self) -> bool {
+        !self.is_postgres
+    }
+
     fn connections(&self) -> usize {
         self.pool.connections()
     }
 
-    async fn begin(&self) -> Result<Box<dyn Writer>> {
-        Ok(Box::new(write::Transaction::begin(&self.pool, self.is_postgres).await?))
+    async fn begin(&self, is_block: bool) -> Result<Box<dyn Writer>> {
+        Ok(Box::new(write::Transaction::begin(&self.pool, self.is_postgres || is_block).await?))
     }
 }

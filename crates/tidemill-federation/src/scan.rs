@@ -30,13 +30,15 @@ use datafusion::physical_plan::{
 use futures::{StreamExt, TryFutureExt, stream};
 use tidemill_sql::planner::plan_error;
 
+use crate::cascade::Cascade;
 use crate::connector::{Capabilities, Connector, RemoteQuery};
 use crate::health::is_absence;
 use crate::node::{DeadNodes, Member, Node, Nodes, State};
 use crate::pushdown::Pushdown;
 use crate::pushdown::dynamic_filter::narrowed;
 use crate::select::RemoteSelect;
-use crate::snapshot::Snapshots;
+use crate::snapshot::{Shared, Snapshots};
+use crate::transaction::{Transaction, Transactions};
 
 /// Where a scan reads, and what happens if nobody is there.
 #[derive(Debug, Clone)]
@@ -102,27 +104,35 @@ impl ForeignScanExec {
         context: &TaskContext,
         node: Option<Arc<Node>>,
         counted: Box<dyn Fn(usize) + Send + Sync>,
-    ) -> SendableRecordBatchStream {
-        let (connector, query) = (Arc::clone(&self.connector), Arc::clone(&self.query));
-        let (schema, batch_rows) = (self.schema(), self.batch_rows);
-        let shared = Snapshots::find(context, &self.connector);
+    ) -> Result<SendableRecordBatchStream> {
+        let query = self.along(context, node.as_deref())?;
+        let transactions = context.session_config().get_extension::<Transactions>();
+        let way = Way {
+            connector: Arc::clone(&self.connector),
+            written: transactions.and_then(|transactions| transactions.find(&self.connector)),
+            shared: Snapshots::find(context, &self.connector),
+            schema: self.schema(),
+            batch_rows: self.batch_rows,
+            counted,
+        };
         if self.dynamic_filters.is_empty() {
-            return connector.rows(query, schema, batch_rows, shared, counted);
+            return Ok(way.rows(query));
         }
         let (select, filters) = (self.select.clone(), self.dynamic_filters.clone());
         let (capabilities, wait) = (self.capabilities(), self.place.pushdown.dynamic_filter_wait);
         let asking = SpawnedTask::spawn(async move {
-            let query = match narrowed(&select, &filters, capabilities, wait).await {
-                Some(select) => Arc::new(select.query(capabilities)),
-                None => query,
-            };
+            let mut query = query;
+            if let Some(select) = narrowed(&select, &filters, capabilities, wait).await {
+                let cascade = query.cascade.clone();
+                query = Arc::new(RemoteQuery { cascade, ..select.query(capabilities) });
+            }
             if let Some(node) = node {
                 node.ask(&query);
             }
-            connector.rows(query, schema, batch_rows, shared, counted)
+            way.rows(query)
         });
         let rows = asking.join().map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)));
-        Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows.try_flatten_stream()))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows.try_flatten_stream())))
     }
 
     pub fn dynamic_filters(&self) -> &[Arc<dyn PhysicalExpr>] {
@@ -165,6 +175,20 @@ impl ForeignScanExec {
     /// What the server is asked.
     pub fn remote_sql(&self) -> &str {
         &self.query.sql
+    }
+}
+
+impl ForeignScanExec {
+    /// The query, for a server that is told the way that the statement has come, and may have something to say.
+    fn along(&self, context: &TaskContext, node: Option<&Node>) -> Result<Arc<RemoteQuery>> {
+        let (table, server) = (&self.query.table, &self.place.server);
+        let cascade = Cascade::of_scan(context, self.connector.as_ref(), table, server)
+            .map_err(|error| DataFusionError::External(Box::new(error)))?;
+        let Some(cascade) = cascade else { return Ok(Arc::clone(&self.query)) };
+        if let Some(node) = node {
+            node.listen(Arc::clone(&cascade));
+        }
+        Ok(Arc::new(RemoteQuery { cascade: Some(cascade), ..RemoteQuery::clone(&self.query) }))
     }
 }
 
@@ -284,7 +308,7 @@ impl ExecutionPlan for ForeignScanExec {
         if let Some(node) = &node {
             node.begin();
         }
-        let rows = self.rows(&context, node.clone(), Box::new(counted));
+        let rows = self.rows(&context, node.clone(), Box::new(counted))?;
         let reading = nodes.zip(node).map(|(nodes, node)| Reading { nodes, node });
         let reported =
             stream::unfold((rows, reading, baseline), |(mut rows, reading, baseline)| async move {
@@ -308,6 +332,26 @@ impl ExecutionPlan for ForeignScanExec {
 
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())
+    }
+}
+
+/// How a query gets to the server: by the transaction that has written to it, if there is one.
+struct Way {
+    connector: Arc<dyn Connector>,
+    written: Option<Arc<Transaction>>,
+    shared: Option<Arc<Shared>>,
+    schema: SchemaRef,
+    batch_rows: usize,
+    counted: Box<dyn Fn(usize) + Send + Sync>,
+}
+
+impl Way {
+    fn rows(self, query: Arc<RemoteQuery>) -> SendableRecordBatchStream {
+        let Self { connector, written, shared, schema, batch_rows, counted } = self;
+        match written {
+            Some(transaction) => transaction.rows(query, schema, counted),
+            None => connector.rows(query, schema, batch_rows, shared, counted),
+        }
     }
 }
 

@@ -110,6 +110,7 @@ impl RemoteSelect {
             },
             definition: Arc::clone(&self.table),
             pruning: self.pruning.clone(),
+            cascade: None,
         }
     }
 

@@ -1,8 +1,10 @@
 //! SQLite: a database is a file, or several in a folder by options of their own.
 
+mod declared;
 mod dialect;
 mod import;
 mod scan;
+mod write;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -17,7 +19,7 @@ use tidemill_sql::statement::ImportSelection;
 use tidemill_sql::types::Scalar;
 use tidemill_sql::{Result, SqlError, SqlState};
 
-use crate::connector::{Aggregate, Capabilities, Connector, ImportedTable, Logic, RemoteQuery};
+use crate::connector::{Aggregate, Capabilities, Connector, ImportedTable, Logic, RemoteQuery, Writer};
 use crate::dialect::Comparison;
 use crate::option::{Check, OptionSpec, Options, Place, Support};
 use crate::snapshot::Shared;
@@ -25,23 +27,33 @@ use dialect::SqliteDialect;
 
 const SERVER: &[Place] = &[Place::Server];
 const SERVER_AND_TABLE: &[Place] = &[Place::Server, Place::Table];
-const READ_ONLY: Support = Support::NoEffect("foreign tables are only read");
+const NO_TRUNCATE: Support = Support::NoEffect("TRUNCATE is of tables here");
 
 /// The options of `sqlite_fdw`, in its order.
 pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec::new("database", SERVER, Check::Text, Support::Yes),
     OptionSpec::new("table", &[Place::Table], Check::Text, Support::Yes),
-    OptionSpec::new("key", &[Place::Column], Check::Bool, READ_ONLY),
+    OptionSpec::new(
+        "key",
+        &[Place::Column],
+        Check::Bool,
+        Support::NoEffect("rows are changed by a condition"),
+    ),
     OptionSpec::new("column_name", &[Place::Column], Check::Text, Support::Yes),
     OptionSpec::new("column_type", &[Place::Column], Check::OneOf(&["INT", "TEXT", "BLOB"]), Support::Yes),
-    OptionSpec::new("truncatable", SERVER_AND_TABLE, Check::Bool, READ_ONLY),
+    OptionSpec::new("truncatable", SERVER_AND_TABLE, Check::Bool, NO_TRUNCATE),
     OptionSpec::new(
         "keep_connections",
         SERVER,
         Check::Bool,
         Support::NoEffect("a file is opened for each scan"),
     ),
-    OptionSpec::new("batch_size", SERVER_AND_TABLE, Check::Positive, READ_ONLY),
+    OptionSpec::new(
+        "batch_size",
+        SERVER_AND_TABLE,
+        Check::Positive,
+        Support::NoEffect("rows are all of one transaction"),
+    ),
 ];
 
 /// What is stored strictly as one kind of value. Not float4, which SQLite has as float8; no dates and times, which it has as
@@ -97,6 +109,7 @@ pub(crate) static CAPABILITIES: Capabilities = Capabilities {
     sort: true,
     functions: &[],
     casts: &[],
+    mixed: &[],
     cases: false,
     prunes: false,
 };
@@ -122,6 +135,7 @@ static UTF_16: Capabilities = Capabilities {
     sort: true,
     functions: &[],
     casts: &[],
+    mixed: &[],
     cases: false,
     prunes: false,
 };
@@ -181,6 +195,17 @@ impl Connector for Sqlite {
         let tables = tokio::task::spawn_blocking(move || import::tables(&database, &selection));
         tables.await.map_err(|error| SqlError::internal(error.to_string()))?.map(Some)
     }
+
+    /// Looks at the file without a lock, for which it might have to wait.
+    async fn probe(&self) -> Result<()> {
+        let database = self.database.clone();
+        let probed = tokio::task::spawn_blocking(move || database.probe());
+        probed.await.map_err(|error| SqlError::internal(error.to_string()))?
+    }
+
+    async fn begin(&self, _: bool) -> Result<Box<dyn Writer>> {
+        Ok(Box::new(write::Transaction::begin(self.database.clone()).await?))
+    }
 }
 
 /// The header of a database says in which encoding its texts are.
@@ -193,7 +218,11 @@ fn is_utf_16(path: &Path) -> bool {
 impl Database {
     /// Blocks.
     fn open(&self) -> Result<Connection> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        self.open_with(OpenFlags::SQLITE_OPEN_READ_ONLY)
+    }
+
+    fn open_with(&self, access: OpenFlags) -> Result<Connection> {
+        let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let opened = Connection::open_with_flags(&self.path, flags).and_then(|connection| {
             connection.busy_timeout(BUSY_MAX)?;
             // A name that is unknown is an error, not a text.
@@ -202,11 +231,26 @@ impl Database {
             connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
             Ok(connection)
         });
-        opened.map_err(|error| {
-            let message = format!("could not connect to server \"{}\"", self.name);
-            let detail = format!("{}: {}", self.path.display(), cause(&error));
-            SqlError::new(SqlState::UNABLE_TO_ESTABLISH_CONNECTION, message).with_detail(detail)
-        })
+        opened.map_err(|error| self.not_connected(&cause(&error)))
+    }
+
+    fn not_connected(&self, cause: &str) -> SqlError {
+        let message = format!("could not connect to server \"{}\"", self.name);
+        let detail = format!("{}: {cause}", self.path.display());
+        SqlError::new(SqlState::UNABLE_TO_ESTABLISH_CONNECTION, message).with_detail(detail)
+    }
+
+    /// Blocks. Whether the file is a database, which may be empty.
+    fn probe(&self) -> Result<()> {
+        let file = std::fs::File::open(&self.path);
+        let mut file = file.map_err(|error| self.not_connected(&told(&error)))?;
+        let mut header = [0; HEADER.len()];
+        match file.read(&mut header) {
+            Ok(0) => Ok(()),
+            Ok(read) if header[..read] == *HEADER => Ok(()),
+            Ok(_) => Err(self.not_connected("file is not a database")),
+            Err(error) => Err(self.not_connected(&told(&error))),
+        }
     }
 
     /// What is said of a query that failed.
@@ -217,13 +261,40 @@ impl Database {
             "integer overflow" => return SqlError::out_of_range("bigint").with_context(context),
             said if said.starts_with("no such table") => SqlState::UNDEFINED_TABLE,
             said if said.starts_with("no such column") => SqlState::UNDEFINED_COLUMN,
-            _ => SqlState::FDW_ERROR,
+            said if said.contains(" has no column named ") => SqlState::UNDEFINED_COLUMN,
+            said if said.ends_with(" already exists") => SqlState::DUPLICATE_TABLE,
+            _ => refusal(error),
         };
         let message = match state {
-            SqlState::FDW_ERROR => format!("server \"{}\": {said}", self.name),
-            _ => format!("foreign table \"{}\" does not fit server \"{}\": {said}", query.table, self.name),
+            SqlState::UNDEFINED_TABLE | SqlState::UNDEFINED_COLUMN => {
+                format!("foreign table \"{}\" does not fit server \"{}\": {said}", query.table, self.name)
+            }
+            _ => format!("server \"{}\": {said}", self.name),
         };
         SqlError::new(state, message).with_context(context)
+    }
+}
+
+/// With which the file of a database begins.
+const HEADER: &[u8; 16] = b"SQLite format 3\0";
+
+/// Without the number of the operating system's error.
+fn told(error: &std::io::Error) -> String {
+    let said = error.to_string();
+    said.split_once(" (os error").map_or(said.clone(), |(said, _)| said.to_string())
+}
+
+/// What a constraint, or a lock, has refused.
+fn refusal(error: &rusqlite::Error) -> SqlState {
+    use rusqlite::ffi;
+    let Some(code) = error.sqlite_error() else { return SqlState::FDW_ERROR };
+    match (code.extended_code, code.code) {
+        (ffi::SQLITE_CONSTRAINT_NOTNULL, _) => SqlState::NOT_NULL_VIOLATION,
+        (ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY, _) => SqlState::UNIQUE_VIOLATION,
+        (ffi::SQLITE_CONSTRAINT_FOREIGNKEY, _) => SqlState::FOREIGN_KEY_VIOLATION,
+        (ffi::SQLITE_CONSTRAINT_CHECK, _) => SqlState::CHECK_VIOLATION,
+        (_, ffi::ErrorCode::DatabaseBusy | ffi::ErrorCode::DatabaseLocked) => SqlState::LOCK_NOT_AVAILABLE,
+        _ => SqlState::FDW_ERROR,
     }
 }
 

@@ -19,7 +19,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use tidemill_sql::name::quote_literal;
 use tidemill_sql::types::Type;
 
-use crate::connector::Connector;
+use crate::connector::{Connector, RemoteColumn};
 use crate::deparse;
 use crate::dialect::{Dialect, Operand};
 use crate::node::{DeadNodes, Member};
@@ -45,6 +45,7 @@ pub struct TableDefinition {
 pub struct ForeignColumn {
     pub name: String,
     pub ty: Type,
+    pub not_null: bool,
     pub remote: String,
     pub options: Options,
 }
@@ -53,6 +54,10 @@ impl ForeignColumn {
     /// What it is there.
     pub fn operand(&self, dialect: &dyn Dialect) -> Operand {
         Operand { sql: dialect.name(&self.remote), ty: self.ty, value: None }
+    }
+
+    pub fn remote_column(&self) -> RemoteColumn {
+        RemoteColumn { name: self.name.clone(), ty: self.ty, remote: self.remote.clone() }
     }
 }
 

@@ -14,7 +14,9 @@ use tidemill_sql::Result;
 use tidemill_sql::planner::plan_error;
 use tidemill_sql::statement::ImportSelection;
 
-use crate::connector::{Capabilities, Connector, ImportedTable, Insertion, RemoteQuery, TableSize, Writer};
+use crate::connector::{
+    Answer, Capabilities, Connector, ImportedTable, Insertion, RemoteQuery, TableSize, Writer,
+};
 use crate::health::{Health, is_absence};
 use crate::option::Options;
 use crate::snapshot::Shared;
@@ -108,12 +110,16 @@ impl Connector for Watched {
         self.connector.probe().await
     }
 
+    fn is_cascade(&self) -> bool {
+        self.connector.is_cascade()
+    }
+
     fn connections(&self) -> usize {
         self.connector.connections()
     }
 
-    async fn begin(&self) -> Result<Box<dyn Writer>> {
-        let writer = self.guarded(self.connector.begin()).await?;
+    async fn begin(&self, is_block: bool) -> Result<Box<dyn Writer>> {
+        let writer = self.guarded(self.connector.begin(is_block)).await?;
         Ok(Box::new(WatchedWriter { health: Arc::clone(&self.health), writer }))
     }
 }
@@ -126,12 +132,16 @@ struct WatchedWriter {
 
 #[async_trait]
 impl Writer for WatchedWriter {
-    async fn insert(&mut self, into: &Insertion, rows: &RecordBatch) -> Result<()> {
+    async fn insert(&mut self, into: &Insertion, rows: &RecordBatch) -> Result<Answer> {
         guarded(&self.health, self.writer.insert(into, rows)).await
     }
 
-    async fn execute(&mut self, statement: &RemoteQuery) -> Result<u64> {
+    async fn execute(&mut self, statement: &RemoteQuery) -> Result<Answer> {
         guarded(&self.health, self.writer.execute(statement)).await
+    }
+
+    async fn flush(&mut self) -> Result<()> {
+        guarded(&self.health, self.writer.flush()).await
     }
 
     async fn commit(&mut self) -> Result<()> {

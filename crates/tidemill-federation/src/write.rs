@@ -9,15 +9,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::{Array, AsArray, UInt32Array};
 use arrow::compute::take_record_batch;
+use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use futures::future::try_join_all;
 use tidemill_sql::{Result, SqlError, SqlState};
 
+use crate::cascade::{Cascade, Route};
 use crate::change::Change;
-use crate::connector::{Connector, Insertion, RemoteColumn, RemoteQuery, Writer};
+use crate::connector::{Connector, Insertion, RemoteColumn};
 use crate::health::{cause, is_absence};
 use crate::multi_tenant::URL;
+use crate::returned;
 use crate::table::TableDefinition;
+use crate::transaction::{Transaction, Transactions};
 
 /// A table that can be written to, and its node.
 #[derive(Debug, Clone)]
@@ -37,11 +41,23 @@ pub struct Writing {
     is_chosen: bool,
     /// Whose turn it is.
     turn: Arc<AtomicUsize>,
+    transactions: Arc<Transactions>,
+    /// The transactions are the statement's own and end with it.
+    is_alone: bool,
+    skips_conflicts: bool,
+    /// The columns of the table, if the rows that are written are wanted back.
+    returned: Option<SchemaRef>,
+    /// Those rows.
+    rows: Vec<RecordBatch>,
+    /// The way that the statement has come.
+    route: Route,
 }
 
 struct Node {
     target: Target,
-    writer: Option<Box<dyn Writer>>,
+    /// For a server that may have nodes itself.
+    cascade: Option<Arc<Cascade>>,
+    transaction: Option<Arc<Transaction>>,
     rows: u64,
     /// Why it is passed over.
     absent: Option<SqlError>,
@@ -50,10 +66,66 @@ struct Node {
 impl Writing {
     /// `turn` is shared by the statements that write to the table.
     pub fn new(table: &str, targets: Vec<Target>, is_chosen: bool, turn: &Arc<AtomicUsize>) -> Self {
-        let node = |target| Node { target, writer: None, rows: 0, absent: None };
+        let node = |target| Node { target, cascade: None, transaction: None, rows: 0, absent: None };
         let is_chosen = is_chosen || targets.len() == 1;
-        let nodes = targets.into_iter().map(node).collect();
-        Self { table: table.to_string(), nodes, is_chosen, turn: Arc::clone(turn) }
+        Self {
+            table: table.to_string(),
+            nodes: targets.into_iter().map(node).collect(),
+            is_chosen,
+            turn: Arc::clone(turn),
+            transactions: Arc::default(),
+            is_alone: true,
+            skips_conflicts: false,
+            returned: None,
+            rows: Vec::new(),
+            route: Route::default(),
+        }
+    }
+
+    /// Of a statement that has come this way.
+    pub fn along(mut self, route: Route) -> Self {
+        self.route = route;
+        self
+    }
+
+    /// As a part of a block, with whose end it lasts.
+    pub fn within(mut self, block: Arc<Transactions>) -> Self {
+        (self.transactions, self.is_alone) = (block, false);
+        self
+    }
+
+    /// `ON CONFLICT DO NOTHING`
+    pub fn skipping_conflicts(mut self) -> Result<Self> {
+        self.check("ON CONFLICT", |connector| connector.capabilities().dialect.skips_conflicts())?;
+        self.skips_conflicts = true;
+        Ok(self)
+    }
+
+    /// The rows that are written are kept, with these columns.
+    pub fn returning(mut self, columns: SchemaRef) -> Result<Self> {
+        self.check("RETURNING", |connector| connector.capabilities().dialect.returns_rows())?;
+        self.returned = Some(columns);
+        Ok(self)
+    }
+
+    fn check(&self, clause: &str, can: impl Fn(&dyn Connector) -> bool) -> Result<()> {
+        match self.nodes.iter().find(|node| !can(node.target.connector.as_ref())) {
+            None => Ok(()),
+            Some(node) => {
+                let message = format!("{clause} is not supported by the server of node {}", node.target.node);
+                Err(SqlError::unsupported(message))
+            }
+        }
+    }
+
+    /// The rows that were written, if they are [wanted](Writing::returning).
+    pub fn take_rows(&mut self) -> Vec<RecordBatch> {
+        std::mem::take(&mut self.rows)
+    }
+
+    /// The transactions on the nodes.
+    pub fn transactions(&self) -> &Arc<Transactions> {
+        &self.transactions
     }
 
     /// Adds rows, which have the columns of the table by name.
@@ -68,9 +140,11 @@ impl Writing {
                 break dealt;
             }
         };
+        let (skips_conflicts, returned) = (self.skips_conflicts, self.returned.as_ref());
         let dealt = self.nodes.iter_mut().zip(dealt).filter(|(_, places)| !places.is_empty());
-        let adding = dealt.map(|(node, places)| node.insert(rows, places));
-        try_join_all(adding).await.map(drop)
+        let adding = dealt.map(|(node, places)| node.insert(rows, places, skips_conflicts, returned));
+        self.rows.extend(try_join_all(adding).await?.into_iter().flatten());
+        Ok(())
     }
 
     /// The places of the rows that go to each node.
@@ -110,11 +184,12 @@ impl Writing {
         let live = self.nodes.iter().filter(|node| node.absent.is_none()).count();
         let wanted = self.nodes.iter_mut().zip(dealt).filter(|(_, places)| !places.is_empty());
         for (node, _) in wanted {
-            if node.writer.is_some() {
+            if node.transaction.is_some() {
                 continue;
             }
-            match node.target.connector.begin().await {
-                Ok(writer) => node.writer = Some(writer),
+            node.cascade = node.target.cascade(&self.route)?;
+            match self.transactions.begin(&node.target.node, &node.target.connector).await {
+                Ok(transaction) => node.transaction = Some(transaction),
                 Err(error) if is_absence(&error) && node.absent.is_none() && !self.is_chosen && live > 1 => {
                     node.absent = Some(error);
                     return Ok(false);
@@ -141,8 +216,9 @@ impl Writing {
         let all = changes.len();
         let mut skipped = 0;
         for (node, change) in self.nodes.iter_mut().zip(&changes) {
-            match node.target.connector.begin().await {
-                Ok(writer) => node.writer = Some(writer),
+            node.cascade = node.target.cascade(&self.route)?;
+            match self.transactions.begin(&node.target.node, &node.target.connector).await {
+                Ok(transaction) => node.transaction = Some(transaction),
                 Err(error) if is_absence(&error) && change.dead_nodes.skip => {
                     skipped += 1;
                     if !change.dead_nodes.allows(skipped, all) {
@@ -153,13 +229,20 @@ impl Writing {
                 Err(error) => return Err(error),
             }
         }
+        let returned = self.returned.as_ref();
         let working =
-            self.nodes.iter_mut().zip(&changes).map(|(node, change)| node.execute(&change.statement));
-        try_join_all(working).await.map(drop)
+            self.nodes.iter_mut().zip(&changes).map(|(node, change)| node.execute(change, returned));
+        self.rows.extend(try_join_all(working).await?.into_iter().flatten());
+        Ok(())
     }
 
-    /// A warning about the nodes that were left as they are.
-    pub fn missing(&self) -> Option<SqlError> {
+    /// A warning about the nodes that were left as they are, and what the servers of others have said.
+    pub fn warnings(&self) -> Vec<SqlError> {
+        let told = self.nodes.iter().filter_map(|node| node.cascade.as_ref());
+        self.missing().into_iter().chain(told.flat_map(|cascade| cascade.take_warnings())).collect()
+    }
+
+    fn missing(&self) -> Option<SqlError> {
         let absent = self.nodes.iter().filter_map(|node| Some((&node.target.node, node.absent.as_ref()?)));
         let (names, details): (Vec<_>, Vec<_>) =
             absent.map(|(node, error)| (node.as_str(), format!("{node}: {}", cause(error)))).unzip();
@@ -171,73 +254,98 @@ impl Writing {
         Some(SqlError::new(SqlState::WARNING, message).with_detail(details.join("\n")))
     }
 
-    /// How many rows were added or changed.
-    pub async fn commit(mut self) -> Result<u64> {
-        for place in 0..self.nodes.len() {
-            let node = &mut self.nodes[place];
-            let Some(mut writer) = node.writer.take() else { continue };
-            if let Err(error) = writer.commit().await {
-                return Err(self.half_committed(place, error));
+    /// The tables, and how many rows were added to each or changed.
+    pub fn rows_by_node(&self) -> impl Iterator<Item = (&Target, u64)> {
+        self.nodes.iter().map(|node| (&node.target, node.rows))
+    }
+
+    /// Makes last what was written.
+    pub async fn commit(&self) -> Result<()> {
+        self.transactions.commit().await
+    }
+
+    /// The statement has written all it has to write; how many rows were added or changed. They last, unless they are
+    /// part of a block.
+    pub async fn finish(self) -> Result<u64> {
+        match self.is_alone {
+            true => self.commit().await?,
+            false => {
+                let open = self.nodes.iter().filter_map(|node| node.transaction.as_ref());
+                try_join_all(open.map(|transaction| transaction.flush())).await?;
             }
         }
         Ok(self.nodes.iter().map(|node| node.rows).sum())
     }
+}
 
-    /// Some nodes have their part, others do not.
-    fn half_committed(&self, failed: usize, error: SqlError) -> SqlError {
-        let of = |nodes: &[Node]| -> Vec<String> {
-            let written = nodes.iter().filter(|node| node.rows > 0);
-            written.map(|node| format!("{} ({} rows)", node.target.node, node.rows)).collect()
-        };
-        let (done, undone) = (of(&self.nodes[..failed]), of(&self.nodes[failed..]));
-        if done.is_empty() && undone.len() <= 1 {
-            return error;
-        }
-        let none = |nodes: Vec<String>| if nodes.is_empty() { "none".into() } else { nodes.join(", ") };
-        let detail = format!("Nodes that are changed: {}; not: {}.", none(done), none(undone));
-        let before = error.detail.as_ref().map(|before| format!("{before}\n")).unwrap_or_default();
-        error.with_detail(before + &detail)
+impl Target {
+    fn cascade(&self, route: &Route) -> Result<Option<Arc<Cascade>>> {
+        route.cascade(self.connector.as_ref(), &self.table.name, self.node.trim_matches('/'))
     }
 }
 
 impl Node {
-    async fn insert(&mut self, rows: &RecordBatch, places: Vec<u32>) -> Result<()> {
-        let Some(writer) = &mut self.writer else {
-            return Err(SqlError::internal("a node has no transaction"));
-        };
-        let count = places.len();
-        let own = match count == rows.num_rows() {
+    fn transaction(&self) -> Result<&Arc<Transaction>> {
+        self.transaction.as_ref().ok_or_else(|| SqlError::internal("a node has no transaction"))
+    }
+
+    /// The rows that were added, if they are wanted.
+    async fn insert(
+        &mut self,
+        rows: &RecordBatch,
+        places: Vec<u32>,
+        skips_conflicts: bool,
+        returned: Option<&SchemaRef>,
+    ) -> Result<Vec<RecordBatch>> {
+        let own = match places.len() == rows.num_rows() {
             true => rows.clone(),
-            false => take_record_batch(rows, &UInt32Array::from(places))
-                .map_err(|error| SqlError::internal(error.to_string()))?,
+            false => take_record_batch(rows, &UInt32Array::from(places)).map_err(arrow_error)?,
         };
         let (mut columns, mut arrays) = (Vec::new(), Vec::new());
         // Which of its nodes gets a row is for the server to say.
         for column in self.target.table.columns.iter().filter(|column| column.name != URL) {
             let Ok(place) = own.schema_ref().index_of(&column.name) else { continue };
-            columns.push(RemoteColumn {
-                name: column.name.clone(),
-                ty: column.ty,
-                remote: column.remote.clone(),
-            });
+            columns.push(column.remote_column());
             arrays.push(place);
         }
-        let dialect = self.target.connector.capabilities().dialect;
         let into = Insertion {
-            table: self.target.table.name.clone(),
-            relation: self.target.table.relation(dialect),
+            definition: Arc::clone(&self.target.table),
+            relation: self.target.table.relation(self.target.connector.capabilities().dialect),
             columns,
+            skips_conflicts,
+            returned: self.returned_columns(returned),
+            cascade: self.cascade.clone(),
         };
-        let own = own.project(&arrays).map_err(|error| SqlError::internal(error.to_string()))?;
-        writer.insert(&into, &own).await?;
-        self.rows += count as u64;
-        Ok(())
+        let own = own.project(&arrays).map_err(arrow_error)?;
+        let answer = self.transaction()?.insert(&into, &own).await?;
+        self.rows += answer.count;
+        self.rows_of(answer.rows, returned)
     }
 
-    async fn execute(&mut self, statement: &RemoteQuery) -> Result<()> {
-        if let Some(writer) = &mut self.writer {
-            self.rows += writer.execute(statement).await?;
+    /// The rows that were changed, if they are wanted.
+    async fn execute(&mut self, change: &Change, returned: Option<&SchemaRef>) -> Result<Vec<RecordBatch>> {
+        if self.transaction.is_none() {
+            return Ok(vec![]);
         }
-        Ok(())
+        let columns = self.returned_columns(returned);
+        let answer = self.transaction()?.execute(&change.returning(columns, self.cascade.clone())).await?;
+        self.rows += answer.count;
+        self.rows_of(answer.rows, returned)
     }
+
+    /// The columns there that make those of the table.
+    fn returned_columns(&self, returned: Option<&SchemaRef>) -> Vec<RemoteColumn> {
+        let Some(schema) = returned else { return vec![] };
+        let own = self.target.table.columns.iter();
+        own.filter(|column| schema.index_of(&column.name).is_ok()).map(|c| c.remote_column()).collect()
+    }
+
+    fn rows_of(&self, rows: Vec<RecordBatch>, returned: Option<&SchemaRef>) -> Result<Vec<RecordBatch>> {
+        let Some(schema) = returned else { return Ok(vec![]) };
+        rows.iter().map(|rows| returned::of_table(rows, schema, &self.target.node)).collect()
+    }
+}
+
+fn arrow_error(error: arrow::error::ArrowError) -> SqlError {
+    SqlError::internal(error.to_string())
 }

@@ -7,6 +7,7 @@ mod dependency;
 mod drop;
 pub mod foreign;
 mod foreign_table;
+pub mod migrate;
 mod option;
 pub mod plain_view;
 mod rename;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StringArray};
 use arrow::datatypes::{Field, Fields, Schema, SchemaRef};
+use datafusion::catalog::TableProvider;
 use datafusion::common::metadata::{FieldMetadata, ScalarAndMetadata};
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{ParamValues, ScalarValue};
@@ -17,8 +18,10 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
 use parking_lot::Mutex;
 use sqlparser::ast;
+use tidemill_federation::cascade::Route;
 use tidemill_federation::node::Nodes;
 use tidemill_federation::pushdown::Pushdown;
+use tidemill_federation::transaction::Transactions;
 use tidemill_sql::function::cast;
 use tidemill_sql::planner::{self, SessionVars, plan_error};
 use tidemill_sql::types::{Scalar, Type, vector_oid};
@@ -49,6 +52,8 @@ pub struct Planner {
     pushdown: Option<Pushdown>,
     /// The user's relations that were looked up.
     reads: Arc<Mutex<Vec<String>>>,
+    /// What a relation of this name has instead of its rows.
+    rows: Option<(String, Arc<dyn TableProvider>)>,
 }
 
 impl fmt::Debug for Planner {
@@ -61,7 +66,25 @@ impl Planner {
     pub fn new(server: &Arc<Server>, mut vars: SessionVars, session: SessionInfo) -> Self {
         let snapshots = Arc::new(Snapshots::new(Arc::clone(server), session));
         vars.objects = Arc::clone(&snapshots) as _;
-        Self { server: Arc::clone(server), vars, snapshots, depth: 0, pushdown: None, reads: Arc::default() }
+        Self {
+            server: Arc::clone(server),
+            vars,
+            snapshots,
+            depth: 0,
+            pushdown: None,
+            reads: Arc::default(),
+            rows: None,
+        }
+    }
+
+    /// As this one, where a relation has these rows.
+    pub fn with_rows(self, name: &str, rows: Arc<dyn TableProvider>) -> Self {
+        Self { rows: Some((name.to_string(), rows)), ..self }
+    }
+
+    /// The rows that a relation has here.
+    pub fn rows_of(&self, name: &str) -> Option<Arc<dyn TableProvider>> {
+        self.rows.as_ref().filter(|(known, _)| known == name).map(|(_, rows)| Arc::clone(rows))
     }
 
     /// What is left to foreign servers.
@@ -85,8 +108,9 @@ impl Planner {
         state.config_mut().set_extension(Arc::clone(&self.snapshots));
         state.config_mut().options_mut().extensions.insert(self.vars.clone());
         self.pushdown().configure(state.config_mut().options_mut());
-        let dead_nodes = self.snapshots.session().settings.current().dead_nodes;
-        state.config_mut().set_extension(Arc::new(dead_nodes));
+        let current = self.snapshots.session().settings.current();
+        state.config_mut().set_extension(Arc::new(current.dead_nodes));
+        state.config_mut().set_extension(Arc::new(Route::new(&self.server.identity, &current.cascade_route)));
         state.mark_start_execution();
         state
     }
@@ -171,6 +195,8 @@ pub struct Running {
 pub struct Reads {
     pub snapshot: Option<Arc<Snapshot>>,
     pub written: Written,
+    /// On foreign servers.
+    pub foreign: Option<Arc<Transactions>>,
 }
 
 impl Reads {
@@ -218,8 +244,12 @@ pub async fn ready(
 ) -> Result<Ready> {
     let fields = plan.schema().fields().clone();
     let physical = physical(&state, plan, parameters).await?;
+    let foreign_writes = reads.foreign.clone();
     let snapshot = reads.snapshot(server, &state_views(&physical))?;
     let mut config = state.config().clone().with_extension(snapshot);
+    if let Some(transactions) = foreign_writes {
+        config.set_extension(transactions);
+    }
     if let Some(foreign) = tidemill_federation::snapshot::Snapshots::of(&physical) {
         config.set_extension(Arc::new(foreign));
     }

@@ -66,6 +66,8 @@ pub struct Server {
     disk: Arc<dyn Disk>,
     verifier: RwLock<Arc<Verifier>>,
     mock_secret: Vec<u8>,
+    /// What tells it from all other servers, as long as it runs.
+    pub identity: String,
     /// Microseconds since 1970.
     pub started_us: i64,
     shutdown: watch::Sender<bool>,
@@ -163,6 +165,7 @@ impl Server {
             disk,
             verifier: RwLock::new(Arc::new(verifier)),
             mock_secret,
+            identity: random_word(),
             started_us: planner::vars::now_us(),
             shutdown,
             _keepalive: keepalive,
@@ -339,7 +342,7 @@ fn load_verifier(disk: &dyn Disk, password: Option<&str>) -> Result<(Verifier, O
             Ok((verifier, None))
         }
         Err(error) if error.is_not_found() => {
-            let password = random_password();
+            let password = random_word();
             let verifier = Verifier::new(&password, &mut rand::rng());
             store_verifier(disk, &verifier)?;
             Ok((verifier, Some(password)))
@@ -353,7 +356,7 @@ fn store_verifier(disk: &dyn Disk, verifier: &Verifier) -> Result<()> {
         .map_err(|e| io_error("could not keep the password", e))
 }
 
-fn random_password() -> String {
+fn random_word() -> String {
     const LETTERS: &[u8] = b"abcdefghijkmnpqrstuvwxyz23456789";
     let mut bytes = [0; 20];
     rand::rng().fill_bytes(&mut bytes);

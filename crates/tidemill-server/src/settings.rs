@@ -214,7 +214,7 @@ impl Settings {
 
 /// Settings that mean something in a session only.
 fn of_session_only(name: &str) -> bool {
-    matches!(name, "role" | "session_authorization" | "config_file")
+    matches!(name, "role" | "session_authorization" | "config_file" | "cascade_route")
         || ["transaction_isolation", "transaction_read_only", "transaction_deferrable"].contains(&name)
 }
 

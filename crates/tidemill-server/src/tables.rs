@@ -116,6 +116,9 @@ impl Lookup {
             return Ok(system::find(schema, name).map(|relation| Arc::new(SystemTable(relation)) as _));
         }
         let (name, nodes) = split_nodes(name);
+        if let Some(rows) = self.relations.planner.as_ref().and_then(|planner| planner.rows_of(name)) {
+            return Ok(Some(rows));
+        }
         let found = self.relations.catalog.get(name);
         if let (Some(_), Some(planner)) = (&found, &self.relations.planner) {
             planner.note_read(name);

@@ -10,7 +10,7 @@ use sqlparser::ast::{
 use sqlparser::tokenizer::Span;
 
 use crate::data_type::column_type;
-use crate::error::{Result, SqlError};
+use crate::error::{Result, SqlError, SqlState};
 use crate::name::{fold, resolve};
 use crate::planner::query_of;
 use crate::statement::Name;
@@ -50,18 +50,66 @@ pub enum Value {
     Parameter(usize),
 }
 
-/// The target, its columns that are written and the source of an INSERT; what else it may have is refused.
-pub fn insert_parts(insert: &ast::Insert) -> Result<(Name, Vec<String>, Cow<'_, ast::Query>)> {
-    if let Some(on) = &insert.on {
-        let place =
-            if let ast::OnInsert::OnConflict(conflict) = on { conflict.span() } else { Span::empty() };
-        return Err(refused("ON CONFLICT", place)
-            .with_hint("Leave out what is there already with INSERT … SELECT … WHERE NOT EXISTS."));
+/// What an INSERT is made of.
+#[derive(Debug)]
+pub struct InsertParts<'a> {
+    pub name: Name,
+    /// Those that are written. Empty: all of the relation.
+    pub columns: Vec<String>,
+    pub source: Cow<'a, ast::Query>,
+    pub conflict: Option<&'a ast::OnConflict>,
+    pub returning: Option<&'a [SelectItem]>,
+}
+
+impl InsertParts<'_> {
+    /// Refuses what only foreign tables have.
+    pub fn refuse_clauses(&self) -> Result<()> {
+        if let Some(conflict) = self.conflict {
+            return Err(refused("ON CONFLICT", conflict.span())
+                .with_hint("Leave out what is there already with INSERT … SELECT … WHERE NOT EXISTS."));
+        }
+        refuse_returning(self.returning)
     }
-    if let Some(returning) = &insert.returning {
-        let place = returning.first().map_or(Span::empty(), |item| item.span());
-        return Err(refused("RETURNING", place).with_hint("Read the rows with a SELECT."));
+
+    /// Whether rows that are there already are left out, which is all that a foreign table can do about them.
+    pub fn skips_conflicts(&self) -> Result<bool> {
+        let Some(conflict) = self.conflict else { return Ok(false) };
+        let position = conflict.span().start.column.max(1) as usize;
+        let error = match (&conflict.conflict_target, &conflict.action) {
+            (None, ast::OnConflictAction::DoNothing) => return Ok(true),
+            (None, ast::OnConflictAction::DoUpdate(_)) => {
+                let message = "ON CONFLICT DO UPDATE requires inference specification or constraint name";
+                SqlError::syntax(message).with_hint("For example, ON CONFLICT (column_name).")
+            }
+            (Some(_), _) => {
+                let message =
+                    "there is no unique or exclusion constraint matching the ON CONFLICT specification";
+                SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message)
+                    .with_hint("Of a foreign table, ON CONFLICT DO NOTHING is what there is.")
+            }
+        };
+        Err(error.with_position(position))
     }
+}
+
+/// RETURNING is of foreign tables.
+pub fn refuse_returning(returning: Option<&[SelectItem]>) -> Result<()> {
+    match returning {
+        None => Ok(()),
+        Some(items) => {
+            let place = items.first().map_or(Span::empty(), |item| item.span());
+            Err(refused("RETURNING", place).with_hint("Read the rows with a SELECT."))
+        }
+    }
+}
+
+/// The parts of an INSERT; a form of it that there is not is refused.
+pub fn insert_parts(insert: &ast::Insert) -> Result<InsertParts<'_>> {
+    let conflict = match &insert.on {
+        None => None,
+        Some(ast::OnInsert::OnConflict(conflict)) => Some(conflict),
+        Some(_) => return Err(unsupported_form()),
+    };
     let plain = insert.assignments.is_empty()
         && insert.table_alias.is_none()
         && insert.partitioned.is_none()
@@ -77,7 +125,8 @@ pub fn insert_parts(insert: &ast::Insert) -> Result<(Name, Vec<String>, Cow<'_, 
         None => Cow::Owned(default_values()),
     };
     let position = name.span().start.column.max(1) as usize;
-    Ok((resolve(name, position)?, columns, source))
+    let returning = insert.returning.as_deref();
+    Ok(InsertParts { name: resolve(name, position)?, columns, source, conflict, returning })
 }
 
 fn refused(clause: &str, place: Span) -> SqlError {
@@ -107,8 +156,9 @@ pub fn is_default(expr: &Expr) -> bool {
 
 /// Recognises inserts that can be executed without planning.
 pub fn insert_shape(insert: &ast::Insert) -> Result<Option<InsertShape>> {
-    let (name, columns, source) = insert_parts(insert)?;
-    Ok(plain_rows(&source).map(|rows| InsertShape { name, columns, rows }))
+    let InsertParts { name, columns, source, conflict, returning } = insert_parts(insert)?;
+    let rows = if conflict.is_some() || returning.is_some() { None } else { plain_rows(&source) };
+    Ok(rows.map(|rows| InsertShape { name, columns, rows }))
 }
 
 fn plain_rows(source: &ast::Query) -> Option<InsertRows> {

@@ -3,11 +3,14 @@
 //! The text is tokenised once and cut at semicolons. A statement that begins with words of ours is parsed here, on the
 //! parser's tokens; everything else is handed to the parser untouched.
 
+mod collate;
 mod comment;
+mod conflict;
 mod copy;
 mod cursor;
 mod explain;
 pub mod foreign;
+mod migrate;
 mod node;
 mod position;
 mod session;
@@ -60,7 +63,8 @@ pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
         };
         let part = &part[first..=last];
         let start = positions.char_at(part[0].span.start);
-        let part = node::without_node_filters(token::scanned(part, &positions)?);
+        let part = collate::with_collations_first(token::scanned(part, &positions)?);
+        let part = node::without_node_filters(conflict::with_conflict_told(part));
         let parsed = StatementParser::new(&positions, &part).parse().map_err(|e| e.moved_by(start))?;
         statements.push(Parsed { offset: start, ..parsed });
     }
@@ -143,7 +147,10 @@ impl<'a> StatementParser<'a> {
             Keyword::CREATE | Keyword::ALTER | Keyword::DROP if self.names_a_role() => self.session(),
             Keyword::EXPLAIN => self.explain(),
             Keyword::CREATE | Keyword::ALTER | Keyword::DROP | Keyword::TRUNCATE => {
-                let ours = match self.foreign_statement()? {
+                if let Some(statement) = self.foreign_statement()? {
+                    return Ok(statement);
+                }
+                let ours = match self.migration_statement()? {
                     Some(statement) => Some(statement),
                     None => self.stream_statement()?,
                 };
@@ -155,10 +162,8 @@ impl<'a> StatementParser<'a> {
                 "ACTIVATE" | "DEACTIVATE" | "FLUSH" => self.activation(),
                 "MOVE" => self.cursor(),
                 "COMMENT" => self.comment(),
-                "IMPORT" => match self.foreign_statement()? {
-                    Some(statement) => Ok(statement),
-                    None => self.other(),
-                },
+                "IMPORT" => self.foreign_statement()?.map_or_else(|| self.other(), Ok),
+                "MIGRATE" => self.migration_statement()?.map_or_else(|| self.other(), Ok),
                 "SET" | "RESET" | "SHOW" | "DISCARD" | "BEGIN" | "START" | "COMMIT" | "END" | "ROLLBACK"
                 | "ABORT" | "SAVEPOINT" | "RELEASE" | "PREPARE" | "EXECUTE" | "DEALLOCATE" | "LISTEN"
                 | "NOTIFY" | "LOCK" | "UNLISTEN" | "VACUUM" | "ANALYZE" | "ANALYSE" | "CHECKPOINT" => {

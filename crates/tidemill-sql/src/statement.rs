@@ -1,6 +1,7 @@
 //! A statement: Tidemill's own forms spelled out, everything else as the parser's tree.
 
 mod foreign;
+mod migrate;
 
 use sqlparser::ast;
 
@@ -10,6 +11,7 @@ pub use foreign::{
     Child, CreateForeignTable, CreateMultiTenant, CreateServer, ForeignColumn, ForeignOption,
     ForeignStatement, ForeignTableAction, ImportSchema, ImportSelection, MappedUser, OptionChange,
 };
+pub use migrate::{Datasource, Migrate, MigrateServer, MigrateTarget};
 
 /// One statement of a string of them.
 #[derive(Debug, Clone)]
@@ -37,6 +39,8 @@ pub enum Statement {
     CreateTable(CreateTable),
     CreateTableAs(CreateTableAs),
     Foreign(ForeignStatement),
+    Datasource(Datasource),
+    Migrate(Migrate),
     Truncate(Vec<Name>),
     AlterStream {
         if_exists: bool,

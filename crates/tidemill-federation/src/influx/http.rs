@@ -1,17 +1,20 @@
-//! As much of HTTP/1.1 as asking a database takes: a GET, and an answer that comes line by line.
+//! As much of HTTP/1.1 as asking a database takes: one request a connection, and an answer that comes line by line.
 
 use std::fmt;
 use std::time::Duration;
 
 use base64::Engine;
 use parking_lot::Mutex;
+use rustls::pki_types::ServerName;
 use tidemill_sql::{Result, SqlError, SqlState};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 
 use crate::connector::RemoteQuery;
 use crate::option::Options;
 use crate::table::TableDefinition;
+use crate::tls;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const HOST: &str = "localhost";
@@ -22,6 +25,11 @@ const LINE_BYTES_MAX: usize = 256 << 20;
 /// Tables that are known to fit their definitions at most.
 const CHECKED_MAX: usize = 1000;
 
+/// A connection, encrypted or not.
+pub trait Duplex: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Sync + Unpin> Duplex for S {}
+
 /// Where a server is, and as whom it is asked.
 pub struct Address {
     /// The server's name.
@@ -31,6 +39,8 @@ pub struct Address {
     database: String,
     /// Of basic authentication.
     credentials: Option<String>,
+    /// `None`: nothing is encrypted.
+    tls: Option<TlsConnector>,
     connect_timeout: Duration,
     checked: Mutex<Vec<TableDefinition>>,
 }
@@ -45,16 +55,21 @@ impl fmt::Debug for Address {
 impl Address {
     pub fn new(server: &str, options: &Options, mapping: &Options) -> Result<Self> {
         let host = options.get("host").unwrap_or(HOST);
-        if host.starts_with("https://") {
-            let message = format!("server \"{server}\": HTTPS is not supported");
-            return Err(SqlError::unsupported(message));
-        }
+        let tls = match host.starts_with("https://") {
+            true => {
+                // A root certificate or a mode has to be named: there is no list of authorities.
+                let mode = options.get("sslmode").unwrap_or("verify-full");
+                Some(tls::connector(mode, options, mapping)?)
+            }
+            false => None,
+        };
         let Some(database) = options.get("dbname") else {
             let message = format!("server \"{server}\" has no database");
             return Err(SqlError::new(SqlState::FDW_ERROR, message)
                 .with_hint(format!("ALTER SERVER {server} OPTIONS (ADD dbname '…').")));
         };
-        let host = host.strip_prefix("http://").unwrap_or(host).trim_end_matches('/');
+        let host = host.strip_prefix("http://").or(host.strip_prefix("https://")).unwrap_or(host);
+        let host = host.trim_end_matches('/');
         let number = |name: &str| options.get(name).and_then(|text| text.trim().parse::<u64>().ok());
         let connect_timeout = match number("connect_timeout") {
             None | Some(0) => CONNECT_TIMEOUT,
@@ -70,6 +85,7 @@ impl Address {
             port: number("port").and_then(|port| u16::try_from(port).ok()).unwrap_or(PORT),
             database: database.to_string(),
             credentials,
+            tls,
             connect_timeout,
             checked: Mutex::default(),
         })
@@ -77,7 +93,24 @@ impl Address {
 
     /// Asks, and returns when the head of the answer is there.
     pub async fn ask(&self, query: &str) -> Result<Answer> {
-        let asked = tokio::time::timeout(self.connect_timeout, self.head(query)).await;
+        let path =
+            format!("/query?epoch=ns&chunked=true&db={}&q={}", encoded(&self.database), encoded(query));
+        self.request("GET", &path, &[]).await
+    }
+
+    /// Adds points in the line protocol.
+    pub async fn write(&self, lines: &[u8]) -> Result<()> {
+        let path = format!("/write?precision=ns&db={}", encoded(&self.database));
+        self.request("POST", &path, lines).await.map(drop)
+    }
+
+    /// A round trip.
+    pub async fn ping(&self) -> Result<()> {
+        self.request("GET", "/ping", &[]).await.map(drop)
+    }
+
+    async fn request(&self, method: &str, path: &str, body: &[u8]) -> Result<Answer> {
+        let asked = tokio::time::timeout(self.connect_timeout, self.head(method, path, body)).await;
         match asked {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(Fault::Told(error))) => Err(error),
@@ -86,25 +119,34 @@ impl Address {
         }
     }
 
+    async fn connect(&self) -> std::io::Result<Box<dyn Duplex>> {
+        let socket = TcpStream::connect((self.host.as_str(), self.port)).await?;
+        let Some(tls) = &self.tls else { return Ok(Box::new(socket)) };
+        let name = ServerName::try_from(self.host.clone());
+        let name = name.map_err(|error| std::io::Error::other(error.to_string()))?;
+        Ok(Box::new(tls.connect(name, socket).await?))
+    }
+
     fn not_connected(&self, cause: &str) -> SqlError {
         let message = format!("could not connect to server \"{}\"", self.server);
         let detail = format!("connection to server at \"{}\", port {} failed: {cause}", self.host, self.port);
         SqlError::new(SqlState::UNABLE_TO_ESTABLISH_CONNECTION, message).with_detail(detail)
     }
 
-    async fn head(&self, query: &str) -> std::result::Result<Answer, Fault> {
-        let mut socket = TcpStream::connect((self.host.as_str(), self.port)).await?;
+    async fn head(&self, method: &str, path: &str, body: &[u8]) -> std::result::Result<Answer, Fault> {
+        let mut socket = self.connect().await?;
         let credentials = self.credentials.as_ref();
         let authorization = credentials.map(|pair| format!("Authorization: Basic {pair}\r\n"));
         let request = format!(
-            "GET /query?epoch=ns&chunked=true&db={}&q={} HTTP/1.1\r\nHost: {}:{}\r\nConnection: close\r\nAccept: application/json\r\n{}\r\n",
-            encoded(&self.database),
-            encoded(query),
+            "{method} {path} HTTP/1.1\r\nHost: {}:{}\r\nConnection: close\r\nAccept: application/json\r\nContent-Length: {}\r\n{}\r\n",
             self.host,
             self.port,
+            body.len(),
             authorization.unwrap_or_default(),
         );
         socket.write_all(request.as_bytes()).await?;
+        socket.write_all(body).await?;
+        socket.flush().await?;
         let mut socket = BufReader::new(socket);
         let status = head_line(&mut socket).await?;
         let code =
@@ -132,7 +174,7 @@ impl Address {
         }
         let mut answer = Answer { socket, body, pending: Vec::new() };
         match code.as_str() {
-            "200" => Ok(answer),
+            "200" | "204" => Ok(answer),
             "401" | "403" => {
                 let said = answer.line().await.ok().flatten().unwrap_or_default();
                 let said = super::answer::error_of(&said).unwrap_or_else(|| "unauthorized".to_string());
@@ -210,7 +252,7 @@ fn encoded(text: &str) -> String {
     text.bytes().map(byte).collect()
 }
 
-async fn head_line(socket: &mut BufReader<TcpStream>) -> std::io::Result<String> {
+async fn head_line(socket: &mut BufReader<Box<dyn Duplex>>) -> std::io::Result<String> {
     let mut line = Vec::new();
     let taken = (&mut *socket).take(HEAD_BYTES_MAX as u64).read_until(b'\n', &mut line).await?;
     if taken == 0 || line.last() != Some(&b'\n') {
@@ -221,7 +263,7 @@ async fn head_line(socket: &mut BufReader<TcpStream>) -> std::io::Result<String>
 
 /// The answer to a query, which is read as it is needed.
 pub struct Answer {
-    socket: BufReader<TcpStream>,
+    socket: BufReader<Box<dyn Duplex>>,
     body: Body,
     pending: Vec<u8>,
 }

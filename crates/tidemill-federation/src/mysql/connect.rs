@@ -1,18 +1,20 @@
 //! Connections: made with a deadline, kept for the next query.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Error, Opts, OptsBuilder};
+use mysql_async::{ClientIdentity, Conn, Error, Opts, OptsBuilder, SslOpts};
 use parking_lot::Mutex;
 use tidemill_sql::{Result, SqlError, SqlState};
 
 use crate::connector::RemoteQuery;
 use crate::option::Options;
 use crate::table::TableDefinition;
+use crate::tls;
 
 /// How long a connection may take to be there, unless the server's options say.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -29,6 +31,8 @@ const IDLE_FOR: Duration = Duration::from_secs(300);
 const CHECKED_MAX: usize = 1000;
 /// What times, texts and division mean must not depend on that server's settings.
 const SET_UP: &str = "SET NAMES utf8mb4, time_zone = '+00:00', sql_mode = ''";
+/// The mode of queries.
+pub const SQL_MODE: &str = "SET sql_mode = ''";
 
 /// The connections to one server as one user.
 pub struct Pool {
@@ -40,6 +44,8 @@ pub struct Pool {
     init: Option<String>,
     connect_timeout: Duration,
     idle: Mutex<Vec<(Instant, Connection)>>,
+    /// The connection of the probe.
+    probe: Mutex<Option<Connection>>,
     open: Arc<AtomicUsize>,
     checked: Mutex<Vec<TableDefinition>>,
 }
@@ -112,6 +118,8 @@ impl Pool {
             .tcp_port(port)
             .user(mapping.get("username"))
             .pass(mapping.get("password"))
+            .client_found_rows(true)
+            .ssl_opts(encryption(options)?)
             .prefer_socket(false);
         Ok(Self {
             server: server.to_string(),
@@ -120,6 +128,7 @@ impl Pool {
             init: options.get("init_command").map(str::to_string),
             connect_timeout,
             idle: Mutex::default(),
+            probe: Mutex::default(),
             open: Arc::default(),
             checked: Mutex::default(),
         })
@@ -176,6 +185,25 @@ impl Pool {
         Err(SqlError::new(SqlState::UNABLE_TO_ESTABLISH_CONNECTION, message).with_detail(detail))
     }
 
+    /// A round trip on the connection of the probe, or on a new one if that is lost.
+    pub async fn probe(&self) -> Result<()> {
+        let kept = self.probe.lock().take();
+        if let Some(mut kept) = kept
+            && kept.conn()?.ping().await.is_ok()
+        {
+            *self.probe.lock() = Some(kept);
+            return Ok(());
+        }
+        let mut connection = self.connect().await?;
+        connection.is_busy = false;
+        *self.probe.lock() = Some(connection);
+        Ok(())
+    }
+
+    pub fn connections(&self) -> usize {
+        self.open.load(Ordering::Acquire)
+    }
+
     /// Keeps a connection whose last query has come to its end.
     pub fn put(&self, mut connection: Connection) {
         (connection.is_used, connection.is_busy) = (true, false);
@@ -217,20 +245,61 @@ impl Pool {
                 let message = format!("foreign table \"{table}\" does not fit server \"{server}\": {said}");
                 (SqlState::UNDEFINED_COLUMN, message)
             }
-            TABLE_DENIED | COLUMN_DENIED => {
-                (SqlState::INSUFFICIENT_PRIVILEGE, format!("server \"{server}\": {said}"))
-            }
-            _ => (SqlState::FDW_ERROR, format!("server \"{server}\": {said}")),
+            code => (state_of(code), format!("server \"{server}\": {said}")),
         };
         SqlError::new(state, message).with_context(context)
     }
 }
 
+/// With `ssl_ca` the server's certificate and its name are verified; with `ssl_cert` and `ssl_key` it gets one.
+fn encryption(options: &Options) -> Result<Option<SslOpts>> {
+    let file = |name: &str| options.get(name).map(|path| PathBuf::from(path).into());
+    let identity = match (file("ssl_cert"), file("ssl_key")) {
+        (Some(certificate), Some(key)) => Some(ClientIdentity::new(certificate, key)),
+        (None, None) => None,
+        _ => {
+            let message = "options \"ssl_cert\" and \"ssl_key\" are given together";
+            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+        }
+    };
+    let root = options.get("ssl_ca");
+    if let Some(root) = root {
+        tls::certificates(root)?;
+    }
+    if root.is_none() && identity.is_none() {
+        return Ok(None);
+    }
+    let encrypted = SslOpts::default()
+        .with_root_certs(file("ssl_ca").into_iter().collect())
+        .with_disable_built_in_roots(root.is_some())
+        .with_danger_accept_invalid_certs(root.is_none())
+        .with_client_identity(identity);
+    Ok(Some(encrypted))
+}
+
 const NO_SUCH_DATABASE: u16 = 1049;
 const NO_SUCH_COLUMN: u16 = 1054;
-const TABLE_DENIED: u16 = 1142;
-const COLUMN_DENIED: u16 = 1143;
 const NO_SUCH_TABLE: u16 = 1146;
+
+/// What PostgreSQL calls the errors of these numbers.
+fn state_of(code: u16) -> SqlState {
+    match code {
+        1048 | 1364 => SqlState::NOT_NULL_VIOLATION,
+        1050 => SqlState::DUPLICATE_TABLE,
+        1051 => SqlState::UNDEFINED_TABLE,
+        1062 | 1586 => SqlState::UNIQUE_VIOLATION,
+        1142 | 1143 => SqlState::INSUFFICIENT_PRIVILEGE,
+        1205 => SqlState::LOCK_NOT_AVAILABLE,
+        1213 => SqlState::DEADLOCK_DETECTED,
+        1216 | 1217 | 1451 | 1452 => SqlState::FOREIGN_KEY_VIOLATION,
+        1264 => SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+        1292 => SqlState::INVALID_DATETIME_FORMAT,
+        1366 => SqlState::UNTRANSLATABLE_CHARACTER,
+        1406 => SqlState::STRING_DATA_RIGHT_TRUNCATION,
+        3819 | 4025 => SqlState::CHECK_VIOLATION,
+        _ => SqlState::FDW_ERROR,
+    }
+}
 
 /// Without what the library says around it.
 fn cause(error: &Error) -> String {

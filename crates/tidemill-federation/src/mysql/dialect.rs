@@ -97,9 +97,53 @@ impl Dialect for MysqlDialect {
         }
     }
 
+    fn column_type(&self, ty: Type) -> Option<String> {
+        use Scalar::*;
+        let name = match ty.scalar {
+            _ if ty.array => return None,
+            Bool => "BOOLEAN",
+            Int2 => "SMALLINT",
+            Int4 => "INT",
+            Int8 | Oid => "BIGINT",
+            Float4 => "FLOAT",
+            Float8 => "DOUBLE",
+            Numeric => return decimal(ty),
+            Bytea => "LONGBLOB",
+            Date => "DATE",
+            Time => "TIME(6)",
+            Timestamp => "DATETIME(6)",
+            Timestamptz => "TIMESTAMP(6)",
+            Uuid => "CHAR(36)",
+            Json | Jsonb => "JSON",
+            Text | Varchar | Name => "LONGTEXT CHARACTER SET utf8mb4",
+            _ => return None,
+        };
+        Some(name.to_string())
+    }
+
+    /// Otherwise an old server takes a timestamp for one that is never null.
+    fn nullable(&self) -> &'static str {
+        " NULL"
+    }
+
+    fn undoes_definitions(&self) -> bool {
+        false
+    }
+
+    fn assigns_at_once(&self) -> bool {
+        false
+    }
+
     fn integer_sum(&self, operand: &Operand) -> String {
         format!("CAST(sum({}) AS SIGNED)", operand.sql)
     }
+}
+
+/// Decimals without a precision would be rounded.
+fn decimal(ty: Type) -> Option<String> {
+    let modifier = u32::try_from(ty.typmod.checked_sub(4)?).ok()?;
+    let (precision, scale) = (modifier >> 16, modifier & 0x7ff);
+    (precision <= 65 && scale <= precision.min(30)).then(|| format!("DECIMAL({precision}, {scale})"))
 }
 
 /// Whether both are compared by the column's collation without a change of character set.

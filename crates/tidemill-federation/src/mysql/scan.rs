@@ -17,9 +17,9 @@ use tokio::sync::mpsc::Sender;
 use super::connect::{Connection, Pool};
 use super::kind;
 use crate::cell::{Cell, Rows};
-use crate::connector::RemoteQuery;
+use crate::connector::{RemoteColumn, RemoteQuery};
 use crate::dialect::Dialect;
-use crate::table::{ForeignColumn, TableDefinition};
+use crate::table::TableDefinition;
 
 /// Batches that wait for whoever reads them. When they are as many, the server is read no further.
 const BATCHES_AHEAD: usize = 2;
@@ -82,25 +82,12 @@ impl Scan {
         let statement = connection.conn()?.prep(described(definition)).await.map_err(failed)?;
         for (column, found) in definition.columns.iter().zip(statement.columns()) {
             if !kind::fits(found, column.ty) {
-                return Err(self.mismatch(column, found));
+                return Err(mismatch(&self.pool, &self.query, &column.remote_column(), found));
             }
         }
         connection.conn()?.close(statement).await.map_err(failed)?;
         self.pool.set_checked(definition);
         Ok(())
-    }
-
-    fn mismatch(&self, column: &ForeignColumn, found: &Column) -> SqlError {
-        let (table, relation, server) = (&self.query.table, &self.query.relation, &self.pool.server);
-        let message = format!(
-            "column \"{}\" of foreign table \"{table}\" is of type {}, but column \"{}\" of {relation} on server \"{server}\" is of type {}",
-            column.name,
-            column.ty.with_typmod(-1).display(),
-            column.remote,
-            kind::shown(found),
-        );
-        SqlError::new(SqlState::FDW_INVALID_DATA_TYPE, message)
-            .with_hint("Give the foreign table's column the type that it has there.")
     }
 
     /// Whether all rows were wanted.
@@ -130,6 +117,20 @@ impl Scan {
     }
 }
 
+/// A column has another type there.
+pub fn mismatch(pool: &Pool, query: &RemoteQuery, column: &RemoteColumn, found: &Column) -> SqlError {
+    let (table, relation, server) = (&query.table, &query.relation, &pool.server);
+    let message = format!(
+        "column \"{}\" of foreign table \"{table}\" is of type {}, but column \"{}\" of {relation} on server \"{server}\" is of type {}",
+        column.name,
+        column.ty.with_typmod(-1).display(),
+        column.remote,
+        kind::shown(found),
+    );
+    SqlError::new(SqlState::FDW_INVALID_DATA_TYPE, message)
+        .with_hint("Give the foreign table's column the type that it has there.")
+}
+
 /// A query for the types of all columns, which is not carried out.
 fn described(definition: &TableDefinition) -> String {
     let dialect = super::dialect::MysqlDialect;
@@ -139,7 +140,7 @@ fn described(definition: &TableDefinition) -> String {
 }
 
 /// Dates and times are written into `text`.
-fn cell<'a>(value: &'a Value, wanted: Scalar, text: &'a mut String) -> Cell<'a> {
+pub fn cell<'a>(value: &'a Value, wanted: Scalar, text: &'a mut String) -> Cell<'a> {
     match value {
         Value::NULL => Cell::Null,
         Value::Int(value) => Cell::Integer(*value),

@@ -135,6 +135,14 @@ const CASTS: &[(Scalar, Scalar)] = &[
     (Scalar::Timestamp, Scalar::Date),
 ];
 
+/// An index on the one serves for values of the other.
+const MIXED: &[(Scalar, Scalar)] = &[
+    (Scalar::Int2, Scalar::Int4),
+    (Scalar::Int2, Scalar::Int8),
+    (Scalar::Int4, Scalar::Int8),
+    (Scalar::Date, Scalar::Timestamp),
+];
+
 pub(crate) static CAPABILITIES: Capabilities = capabilities(&PostgresDialect);
 /// Of another Tidemill.
 pub(crate) static OF_TIDEMILL: Capabilities = capabilities(&TidemillDialect);
@@ -156,6 +164,7 @@ const fn capabilities(dialect: &'static dyn Dialect) -> Capabilities {
         sort: true,
         functions: FUNCTIONS,
         casts: CASTS,
+        mixed: MIXED,
         cases: true,
         prunes: false,
     }

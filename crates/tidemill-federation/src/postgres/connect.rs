@@ -1,6 +1,8 @@
 //! Connections: made with a deadline, kept for the next query.
 
+use std::collections::VecDeque;
 use std::fmt;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -8,15 +10,19 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tidemill_sql::{Result, SqlError, SqlState};
 use tokio::task::JoinHandle;
-use tokio_postgres::{Client, Config};
+use tokio_postgres::error::DbError;
+use tokio_postgres::tls::TlsStream;
+use tokio_postgres::{AsyncMessage, Client, Config, Socket};
 
-use super::error::not_connected;
+use super::error::{not_connected, warning};
 use super::tls::Tls;
 
 /// Connections of a server at most.
 const CONNECTIONS_MAX: usize = 100;
 /// Connections that are kept for the next query at most, and for how long.
 const IDLE_MAX: usize = 16;
+/// Warnings of a server that are kept at most.
+const WARNINGS_MAX: usize = 100;
 const IDLE_FOR: Duration = Duration::from_secs(300);
 /// What the connection of the probe adds to its `application_name`.
 const PROBE: &str = "keep-alive";
@@ -52,13 +58,48 @@ pub struct Connection {
     pub client: Client,
     /// Whether it has served a query before: it may have been lost since.
     pub is_used: bool,
+    warnings: Warnings,
     driver: JoinHandle<()>,
     _counted: Counted,
+}
+
+/// What the server has said, as far back as there is room.
+type Warnings = Arc<Mutex<VecDeque<DbError>>>;
+
+impl Connection {
+    /// What the server has said since the last time.
+    pub fn take_warnings(&self, server: &str) -> Vec<SqlError> {
+        let warnings = std::mem::take(&mut *self.warnings.lock());
+        warnings.iter().map(|told| warning(server, told)).collect()
+    }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
         self.driver.abort();
+    }
+}
+
+/// Reads what the server says until the connection ends.
+async fn drive<T>(mut connection: tokio_postgres::Connection<Socket, T>, warnings: Warnings)
+where
+    T: TlsStream + Unpin,
+{
+    loop {
+        match poll_fn(|context| connection.poll_message(context)).await {
+            Some(Ok(AsyncMessage::Notice(told))) if told.severity() == "WARNING" => {
+                let mut warnings = warnings.lock();
+                if warnings.len() >= WARNINGS_MAX {
+                    warnings.pop_front();
+                }
+                warnings.push_back(told);
+            }
+            Some(Ok(_)) => {}
+            Some(Err(error)) => {
+                return tracing::debug!(%error, "a connection to a foreign server was lost");
+            }
+            None => return,
+        }
     }
 }
 
@@ -132,12 +173,9 @@ impl Pool {
         let opened = async {
             let (client, connection) = config.connect(self.tls.clone()).await?;
             // It ends with the client, or is aborted with the connection.
-            let driver = tokio::spawn(async move {
-                if let Err(error) = connection.await {
-                    tracing::debug!(%error, "a connection to a foreign server was lost");
-                }
-            });
-            let connection = Connection { client, is_used: false, driver, _counted: counted };
+            let warnings = Warnings::default();
+            let driver = tokio::spawn(drive(connection, Arc::clone(&warnings)));
+            let connection = Connection { client, is_used: false, warnings, driver, _counted: counted };
             connection.client.batch_execute(SET_UP).await?;
             Ok(connection)
         };

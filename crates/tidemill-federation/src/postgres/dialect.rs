@@ -27,6 +27,22 @@ impl Dialect for TidemillDialect {
         PostgresDialect.float_sum(operand)
     }
 
+    fn column_type(&self, ty: Type) -> Option<String> {
+        PostgresDialect.column_type(ty)
+    }
+
+    fn undoes_definitions(&self) -> bool {
+        false
+    }
+
+    fn skips_conflicts(&self) -> bool {
+        true
+    }
+
+    fn returns_rows(&self) -> bool {
+        true
+    }
+
     fn extreme(&self, function: &str, operand: &Operand) -> String {
         match operand.ty.scalar {
             Scalar::Timestamptz => format!("{function}({}) AT TIME ZONE 'UTC'", operand.sql),
@@ -105,6 +121,18 @@ impl Dialect for PostgresDialect {
             (None, Some(to)) => Some(bound("<", to)),
             (None, None) => None,
         }
+    }
+
+    fn column_type(&self, ty: Type) -> Option<String> {
+        Some(ty.display())
+    }
+
+    fn skips_conflicts(&self) -> bool {
+        true
+    }
+
+    fn returns_rows(&self) -> bool {
+        true
     }
 
     fn extreme(&self, function: &str, operand: &Operand) -> String {

@@ -5,6 +5,7 @@ use std::io;
 
 use tidemill_sql::{SqlError, SqlState};
 use tokio_postgres::Error;
+use tokio_postgres::error::DbError;
 
 use crate::connector::RemoteQuery;
 
@@ -47,6 +48,18 @@ pub fn failed(server: &str, query: &RemoteQuery, error: &Error) -> SqlError {
     failed.detail = told.detail().map(str::to_string);
     failed.hint = told.hint().map(str::to_string);
     failed
+}
+
+/// A warning of that server, which says where it comes from.
+pub fn warning(server: &str, told: &DbError) -> SqlError {
+    let mut warning =
+        SqlError::new(SqlState::WARNING, told.message()).with_context(format!("server \"{server}\""));
+    warning.detail = told.detail().map(str::to_string);
+    warning.hint = told.hint().map(str::to_string);
+    if let Some(inner) = told.where_() {
+        warning.context = Some(format!("{inner}\nserver \"{server}\""));
+    }
+    warning
 }
 
 /// The connection ended before the answer did.

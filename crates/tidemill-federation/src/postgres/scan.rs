@@ -63,9 +63,16 @@ impl Scan {
             Some(shared) => format!("{BEGIN}; SET TRANSACTION SNAPSHOT '{}'", self.exported(shared).await?),
             None => BEGIN.to_string(),
         };
+        let begin = match &self.query.cascade {
+            Some(cascade) => format!("{begin}; {}", cascade.set_route(true)),
+            None => begin,
+        };
         let (running, copied) = self.start(&begin).await?;
         if self.send(copied, &batches).await? {
-            running.end();
+            match &self.query.cascade {
+                Some(cascade) => cascade.warn(running.end_heard().await),
+                None => running.end(),
+            }
         }
         Ok(())
     }
@@ -235,6 +242,18 @@ impl Running {
             drop(connection.client.batch_execute("COMMIT").now_or_never());
             self.pool.put(connection);
         }
+    }
+
+    /// As [`Running::end`], with the warnings that came.
+    async fn end_heard(mut self) -> Vec<SqlError> {
+        let Some(connection) = self.connection.take() else { return vec![] };
+        // The answer comes after them.
+        let ended = connection.client.batch_execute("COMMIT").await;
+        let warnings = connection.take_warnings(&self.pool.server);
+        if ended.is_ok() {
+            self.pool.put(connection);
+        }
+        warnings
     }
 }
 

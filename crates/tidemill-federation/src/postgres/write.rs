@@ -1,22 +1,32 @@
-//! Writing: a transaction with `COPY … FROM STDIN (FORMAT binary)`, UPDATE and DELETE.
+//! Writing: a transaction with `COPY … FROM STDIN (FORMAT binary)`, INSERT, UPDATE and DELETE.
 
 use std::pin::Pin;
 use std::sync::Arc;
 
+use arrow::datatypes::Schema;
 use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::{SinkExt, join};
+use futures::{SinkExt, TryStreamExt, join};
 use tidemill_sql::copy::{CopyColumn, CopyEncoder, CopyFormat};
 use tidemill_sql::text::{Context, TimeZone};
+use tidemill_sql::value::ValueEncoder;
 use tidemill_sql::{Result, SqlError, SqlState};
-use tokio_postgres::{Client, CopyInSink, Error};
+use tokio_postgres::{Client, Column, CopyInSink, Error};
 
 use super::connect::Pool;
 use super::error::failed;
 use super::scan::{Running, fits, mismatch};
-use crate::connector::{Insertion, RemoteQuery, Writer};
+use super::value::{Encoded, Raw};
+use crate::cascade::Cascade;
+use crate::cell::{Cell, Rows};
+use crate::connector::{Answer, Insertion, RemoteColumn, RemoteQuery, Writer};
 use crate::dialect::quote_always;
+
+/// Rows of one INSERT, and its parameters, at most; the protocol counts those in two bytes.
+const INSERT_ROWS_MAX: usize = 1000;
+const PARAMETERS_MAX: usize = u16::MAX as usize;
+const BATCH_ROWS: usize = 8192;
 
 /// A transaction on a connection of its own.
 pub struct Transaction {
@@ -48,10 +58,10 @@ impl Transaction {
                 new.client
                     .batch_execute(begin)
                     .await
-                    .map_err(|e| failed(&pool.server, &command(begin), &e))?;
+                    .map_err(|e| failed(&pool.server, &RemoteQuery::command(begin), &e))?;
                 new
             }
-            Err(error) => return Err(failed(&pool.server, &command(begin), &error)),
+            Err(error) => return Err(failed(&pool.server, &RemoteQuery::command(begin), &error)),
         };
         let running = Running { connection: Some(connection), pool: Arc::clone(pool) };
         Ok(Self { copying: None, running, is_block })
@@ -69,35 +79,35 @@ impl Transaction {
     }
 
     async fn copy(&self, into: &Insertion) -> Result<Copying> {
-        let names: Vec<_> = into.columns.iter().map(|column| quote_always(&column.remote)).collect();
-        let names = names.join(", ");
-        let query = RemoteQuery {
-            sql: format!("COPY {} ({names}) FROM STDIN (FORMAT binary)", into.relation),
-            columns: into.columns.clone(),
-            table: into.table.clone(),
-            relation: into.relation.clone(),
-            ..RemoteQuery::default()
-        };
+        self.tell(into.cascade.as_ref()).await?;
+        let names = names(&into.columns);
+        let query = inserting(into, format!("COPY {} ({names}) FROM STDIN (FORMAT binary)", into.relation));
         let client = self.client()?;
         let select = format!("SELECT {names} FROM {}", into.relation);
         let (described, prepared) = join!(client.prepare(&select), client.prepare(&query.sql));
         let described = described.map_err(|e| self.failed(&query, &e))?;
-        for (wanted, found) in into.columns.iter().zip(described.columns()) {
-            if !fits(wanted.ty, found.type_().oid()) {
-                let server = &self.running.pool.server;
-                return Err(mismatch(server, &into.table, &into.relation, wanted, found));
-            }
-        }
+        self.check_columns(&query, &into.columns, described.columns())?;
         let prepared = prepared.map_err(|e| self.failed(&query, &e))?;
         let sink = client.copy_in(&prepared).await.map_err(|e| self.failed(&query, &e))?;
         let columns = into.columns.iter().map(|c| CopyColumn { name: c.name.clone(), ty: c.ty }).collect();
-        let context = Context { now_us: 0, zone: TimeZone::UTC };
-        let encoder = CopyEncoder::new(CopyFormat::Binary, columns, &context);
+        let encoder = CopyEncoder::new(CopyFormat::Binary, columns, &context());
         let mut copying = Copying { into: into.clone(), query, sink: Box::pin(sink), encoder };
         let mut start = Vec::new();
         copying.encoder.start(&mut start);
         self.send(&mut copying, start).await?;
         Ok(copying)
+    }
+
+    /// Binary values say nothing about their types, so what the server calls them has to fit.
+    fn check_columns(&self, query: &RemoteQuery, wanted: &[RemoteColumn], found: &[Column]) -> Result<()> {
+        let unlike = wanted.iter().zip(found).find(|(wanted, found)| !fits(wanted.ty, found.type_().oid()));
+        match unlike {
+            None => Ok(()),
+            Some((wanted, found)) => {
+                let RemoteQuery { table, relation, .. } = query;
+                Err(mismatch(&self.running.pool.server, table, relation, wanted, found))
+            }
+        }
     }
 
     async fn send(&self, copying: &mut Copying, bytes: Vec<u8>) -> Result<()> {
@@ -111,24 +121,12 @@ impl Transaction {
         }
     }
 
-    async fn end_copy(&mut self) -> Result<()> {
-        let Some(mut copying) = self.copying.take() else { return Ok(()) };
-        let mut end = Vec::new();
-        copying.encoder.finish(&mut end);
-        self.send(&mut copying, end).await?;
-        let ended = copying.sink.as_mut().finish().await;
-        ended.map(drop).map_err(|error| self.failed(&copying.query, &error))
-    }
-}
-
-#[async_trait]
-impl Writer for Transaction {
-    async fn insert(&mut self, into: &Insertion, rows: &RecordBatch) -> Result<()> {
+    async fn copy_rows(&mut self, into: &Insertion, rows: &RecordBatch) -> Result<()> {
         let mut copying = match self.copying.take() {
             Some(copying) if copying.into == *into => copying,
             other => {
                 self.copying = other;
-                self.end_copy().await?;
+                self.flush().await?;
                 self.copy(into).await?
             }
         };
@@ -139,19 +137,166 @@ impl Writer for Transaction {
         Ok(())
     }
 
-    async fn execute(&mut self, statement: &RemoteQuery) -> Result<u64> {
-        self.end_copy().await?;
-        let done = self.client()?.execute(&statement.sql, &[]).await;
-        done.map_err(|error| self.failed(statement, &error))
+    /// `INSERT … VALUES`, for what COPY cannot do.
+    async fn insert_rows(&self, into: &Insertion, rows: &RecordBatch) -> Result<Answer> {
+        let described = inserting(into, format!("SELECT {} FROM {}", names(&into.columns), into.relation));
+        let statement = self.client()?.prepare(&described.sql).await;
+        let statement = statement.map_err(|error| self.failed(&described, &error))?;
+        self.check_columns(&described, &into.columns, statement.columns())?;
+        let at_once = (PARAMETERS_MAX / into.columns.len().max(1)).clamp(1, INSERT_ROWS_MAX);
+        let mut all = Answer::default();
+        for start in (0..rows.num_rows()).step_by(at_once) {
+            let part = rows.slice(start, at_once.min(rows.num_rows() - start));
+            let query = RemoteQuery {
+                columns: into.returned.clone(),
+                ..inserting(into, insert_sql(into, part.num_rows()))
+            };
+            let answer = self.run(&query, &parameters(into, &part)?).await?;
+            all.count += answer.count;
+            all.rows.extend(answer.rows);
+        }
+        Ok(all)
+    }
+
+    /// Tells a server that may have nodes itself the way that the statement has come.
+    async fn tell(&self, cascade: Option<&Arc<Cascade>>) -> Result<()> {
+        let Some(cascade) = cascade else { return Ok(()) };
+        let set = RemoteQuery::command(cascade.set_route(false));
+        self.client()?.batch_execute(&set.sql).await.map_err(|error| self.failed(&set, &error))
+    }
+
+    /// What it has said.
+    fn hear(&self, cascade: Option<&Arc<Cascade>>) {
+        if let (Some(cascade), Some(connection)) = (cascade, &self.running.connection) {
+            cascade.warn(connection.take_warnings(&self.running.pool.server));
+        }
+    }
+
+    async fn run(&self, query: &RemoteQuery, parameters: &[Encoded]) -> Result<Answer> {
+        self.tell(query.cascade.as_ref()).await?;
+        let failed = |error: Error| self.failed(query, &error);
+        let client = self.client()?;
+        let statement = client.prepare(&query.sql).await.map_err(failed)?;
+        self.check_columns(query, &query.columns, statement.columns())?;
+        let mut found = std::pin::pin!(client.query_raw(&statement, parameters).await.map_err(failed)?);
+        let fields: Vec<_> = query.columns.iter().map(|column| column.ty.field(&column.name)).collect();
+        let server = &self.running.pool.server;
+        let mut rows = Rows::new(server, query, Arc::new(Schema::new(fields)), BATCH_ROWS);
+        let mut answer = Answer::default();
+        while let Some(row) = found.try_next().await.map_err(failed)? {
+            for place in 0..row.len() {
+                let Raw(value) = row.try_get(place).map_err(failed)?;
+                rows.put(place, value.map_or(Cell::Null, Cell::Binary))?;
+            }
+            if !row.is_empty()
+                && let Some(batch) = rows.end_row()?
+            {
+                answer.keep(server, batch)?;
+            }
+        }
+        answer.rows.extend(rows.finish()?);
+        answer.count = found.rows_affected().unwrap_or(0);
+        self.hear(query.cascade.as_ref());
+        Ok(answer)
+    }
+}
+
+fn names(columns: &[RemoteColumn]) -> String {
+    let names: Vec<_> = columns.iter().map(|column| quote_always(&column.remote)).collect();
+    names.join(", ")
+}
+
+/// A statement that adds rows, as errors tell it.
+fn inserting(into: &Insertion, sql: String) -> RemoteQuery {
+    RemoteQuery {
+        sql,
+        columns: into.columns.clone(),
+        table: into.definition.name.clone(),
+        relation: into.relation.clone(),
+        cascade: into.cascade.clone(),
+        ..RemoteQuery::default()
+    }
+}
+
+fn insert_sql(into: &Insertion, rows: usize) -> String {
+    let width = into.columns.len();
+    let row = |row: usize| {
+        let row: Vec<_> = (1..=width).map(|column| format!("${}", row * width + column)).collect();
+        format!("({})", row.join(", "))
+    };
+    let values: Vec<_> = (0..rows).map(row).collect();
+    let columns = names(&into.columns);
+    let mut sql = format!("INSERT INTO {} ({columns}) VALUES {}", into.relation, values.join(", "));
+    if into.skips_conflicts {
+        sql += " ON CONFLICT DO NOTHING";
+    }
+    if !into.returned.is_empty() {
+        sql += &format!(" RETURNING {}", names(&into.returned));
+    }
+    sql
+}
+
+/// The values, row by row.
+fn parameters(into: &Insertion, rows: &RecordBatch) -> Result<Vec<Encoded>> {
+    let context = context();
+    let encoders = into.columns.iter().zip(rows.columns());
+    let encoders = encoders.map(|(column, array)| ValueEncoder::new(array, column.ty, &context));
+    let encoders = encoders.collect::<Result<Vec<_>>>()?;
+    let mut values = Vec::with_capacity(rows.num_rows() * encoders.len());
+    for row in 0..rows.num_rows() {
+        for encoder in &encoders {
+            values.push(Encoded(match encoder.is_null(row) {
+                true => None,
+                false => {
+                    let mut bytes = Vec::new();
+                    encoder.write_binary(row, &mut bytes)?;
+                    Some(bytes)
+                }
+            }));
+        }
+    }
+    Ok(values)
+}
+
+fn context() -> Context {
+    Context { now_us: 0, zone: TimeZone::UTC }
+}
+
+#[async_trait]
+impl Writer for Transaction {
+    async fn insert(&mut self, into: &Insertion, rows: &RecordBatch) -> Result<Answer> {
+        if into.skips_conflicts || !into.returned.is_empty() {
+            self.flush().await?;
+            return self.insert_rows(into, rows).await;
+        }
+        self.copy_rows(into, rows).await?;
+        Ok(Answer { count: rows.num_rows() as u64, rows: vec![] })
+    }
+
+    async fn execute(&mut self, statement: &RemoteQuery) -> Result<Answer> {
+        self.flush().await?;
+        self.run(statement, &[]).await
+    }
+
+    /// Ends the COPY.
+    async fn flush(&mut self) -> Result<()> {
+        let Some(mut copying) = self.copying.take() else { return Ok(()) };
+        let mut end = Vec::new();
+        copying.encoder.finish(&mut end);
+        self.send(&mut copying, end).await?;
+        let ended = copying.sink.as_mut().finish().await;
+        ended.map(drop).map_err(|error| self.failed(&copying.query, &error))
     }
 
     async fn commit(&mut self) -> Result<()> {
-        self.end_copy().await?;
+        self.flush().await?;
         let server = &self.running.pool.server;
         let commit = if self.is_block { "COMMIT" } else { "" };
         match self.client()?.batch_execute(commit).await {
             Ok(()) => {}
-            Err(error) if error.as_db_error().is_some() => return Err(self.failed(&command(commit), &error)),
+            Err(error) if error.as_db_error().is_some() => {
+                return Err(self.failed(&RemoteQuery::command(commit), &error));
+            }
             Err(error) => {
                 let message =
                     format!("whether the transaction on server \"{server}\" was committed is not known");
@@ -164,8 +309,4 @@ impl Writer for Transaction {
         }
         Ok(())
     }
-}
-
-fn command(sql: &str) -> RemoteQuery {
-    RemoteQuery { sql: sql.to_string(), ..RemoteQuery::default() }
 }

@@ -5,6 +5,7 @@ use tidemill_sql::types::{Scalar, Type};
 
 use crate::deparse::constant_text;
 use crate::dialect::{Dialect, Operand};
+use crate::table::ForeignColumn;
 
 #[derive(Debug)]
 pub struct SqliteDialect;
@@ -33,6 +34,48 @@ impl Dialect for SqliteDialect {
             Scalar::Text | Scalar::Varchar | Scalar::Name => Some(format!("'{}'", text.replace('\'', "''"))),
             _ => None,
         }
+    }
+
+    /// What is compared here is kept there as a text.
+    fn assigned(&self, value: &ScalarValue, column: &ForeignColumn) -> Option<String> {
+        use Scalar::*;
+        let is_text = matches!(column.ty.scalar, Date | Time | Timestamp | Timestamptz | Uuid | Json | Jsonb);
+        let is_epoch = column.options.get("column_type") == Some("INT");
+        if value.is_null() || !is_text || column.ty.array {
+            return self.literal(value, column.ty);
+        }
+        let text = constant_text(value, column.ty).filter(|_| !is_epoch)?;
+        let text = text.strip_suffix("+00").unwrap_or(&text);
+        Some(format!("'{}'", text.replace('\'', "''")))
+    }
+
+    /// Decimals would be rounded to floats, so they are texts.
+    fn column_type(&self, ty: Type) -> Option<String> {
+        use Scalar::*;
+        let name = match ty.scalar {
+            _ if ty.array => "TEXT",
+            Bool => "BOOLEAN",
+            Int2 => "SMALLINT",
+            Int4 => "INTEGER",
+            Int8 | Oid => "BIGINT",
+            Float4 | Float8 => "DOUBLE",
+            Bytea => "BLOB",
+            Date => "DATE",
+            Time => "TIME",
+            Timestamp | Timestamptz => "TIMESTAMP",
+            Uuid => "UUID",
+            Json | Jsonb => "JSON",
+            _ => "TEXT",
+        };
+        Some(name.to_string())
+    }
+
+    fn skips_conflicts(&self) -> bool {
+        true
+    }
+
+    fn returns_rows(&self) -> bool {
+        true
     }
 
     fn compared(&self, operand: &Operand) -> String {

@@ -5,7 +5,7 @@ use tidemill_sql::statement::ImportSelection;
 use tidemill_sql::types::{Scalar, Type};
 
 use super::Database;
-use super::scan::{Affinity, affinity};
+use super::declared::{Affinity, affinity};
 use crate::connector::{ImportedColumn, ImportedTable, RemoteQuery};
 use crate::option::Options;
 

@@ -8,18 +8,16 @@ use arrow::record_batch::RecordBatch;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use parking_lot::Mutex;
-use rusqlite::Connection;
 use rusqlite::types::ValueRef;
-use tidemill_sql::types::{Scalar, Type};
-use tidemill_sql::{Result, SqlError, SqlState};
+use tidemill_sql::Result;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::Sender;
 
 use super::Database;
+use super::declared::{check_columns, is_epoch};
 use crate::cell::{Cell, Rows};
 use crate::connector::RemoteQuery;
 use crate::snapshot::Shared;
-use crate::table::ForeignColumn;
 use crate::thread;
 
 /// Batches that wait for whoever reads them. When they are as many, nothing more is read.
@@ -64,11 +62,12 @@ impl Scan {
         let failed = |error: rusqlite::Error| self.database.failed(&self.query, &error);
         let wanted = batches.clone();
         connection.progress_handler(STEPS, Some(move || wanted.is_closed())).map_err(failed)?;
-        self.check_columns(&connection)?;
+        check_columns(&self.database, &connection, &self.query)?;
         let mut statement = connection.prepare(&self.query.sql).map_err(failed)?;
         let mut found = statement.query([]).map_err(failed)?;
         let mut rows = Rows::new(&self.database.name, &self.query, Arc::clone(&self.schema), self.batch_rows);
-        let is_epoch: Vec<bool> = self.query.columns.iter().map(|c| self.is_epoch(&c.remote)).collect();
+        let is_epoch: Vec<bool> =
+            self.query.columns.iter().map(|c| is_epoch(&self.query, &c.remote)).collect();
         loop {
             let row = match found.next() {
                 Ok(Some(row)) => row,
@@ -107,50 +106,9 @@ impl Scan {
         (self.counted)(batch.get_array_memory_size());
         batches.blocking_send(Ok(batch)).is_ok()
     }
-
-    /// Whether integers of a column are seconds since 1970.
-    fn is_epoch(&self, remote: &str) -> bool {
-        let column = self.query.definition.columns.iter().find(|column| column.remote == remote);
-        column.is_some_and(|column| column.options.get("column_type") == Some("INT"))
-    }
-
-    /// A comparison with a value of another kind is no error there, so the columns' declared types have to fit.
-    fn check_columns(&self, connection: &Connection) -> Result<()> {
-        let definition = &self.query.definition;
-        let failed = |error: rusqlite::Error| self.database.failed(&self.query, &error);
-        let mut listed =
-            connection.prepare("SELECT name, type FROM pragma_table_xinfo(?1)").map_err(failed)?;
-        let declared = listed
-            .query_map([&definition.remote_table], |row| {
-                Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?.unwrap_or_default()))
-            })
-            .and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>)
-            .map_err(failed)?;
-        for column in &definition.columns {
-            let found = declared.iter().find(|(name, _)| name.eq_ignore_ascii_case(&column.remote));
-            if let Some((_, declared)) = found
-                && !fits(column.ty, declared)
-            {
-                return Err(self.mismatch(column, declared));
-            }
-        }
-        Ok(())
-    }
-
-    fn mismatch(&self, column: &ForeignColumn, declared: &str) -> SqlError {
-        let (table, relation, server) = (&self.query.table, &self.query.relation, &self.database.name);
-        let message = format!(
-            "column \"{}\" of foreign table \"{table}\" is of type {}, but column \"{}\" of {relation} on server \"{server}\" is of type {declared}",
-            column.name,
-            column.ty.with_typmod(-1).display(),
-            column.remote,
-        );
-        SqlError::new(SqlState::FDW_INVALID_DATA_TYPE, message)
-            .with_hint("Give the foreign table's column the type that it has there.")
-    }
 }
 
-fn cell(value: ValueRef<'_>, is_epoch: bool) -> Cell<'_> {
+pub fn cell(value: ValueRef<'_>, is_epoch: bool) -> Cell<'_> {
     match value {
         ValueRef::Null => Cell::Null,
         ValueRef::Integer(seconds) if is_epoch => Cell::Time(seconds.saturating_mul(1_000_000)),
@@ -158,44 +116,5 @@ fn cell(value: ValueRef<'_>, is_epoch: bool) -> Cell<'_> {
         ValueRef::Real(value) => Cell::Float(value),
         ValueRef::Text(text) => Cell::Text(text),
         ValueRef::Blob(bytes) => Cell::Bytes(bytes),
-    }
-}
-
-/// What SQLite makes of values by the declared type of their column: <https://www.sqlite.org/datatype3.html#determination_of_column_affinity>.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Affinity {
-    Integer,
-    Text,
-    Blob,
-    Real,
-    Numeric,
-}
-
-pub fn affinity(declared: &str) -> Affinity {
-    let declared = declared.to_ascii_uppercase();
-    let has = |words: &[&str]| words.iter().any(|word| declared.contains(word));
-    if has(&["INT"]) {
-        Affinity::Integer
-    } else if has(&["CHAR", "CLOB", "TEXT"]) {
-        Affinity::Text
-    } else if declared.is_empty() || has(&["BLOB"]) {
-        Affinity::Blob
-    } else if has(&["REAL", "FLOA", "DOUB"]) {
-        Affinity::Real
-    } else {
-        Affinity::Numeric
-    }
-}
-
-/// Whether a column that is declared so keeps values of a type as they are.
-fn fits(ty: Type, declared: &str) -> bool {
-    use Scalar::*;
-    match (ty.scalar, affinity(declared)) {
-        _ if ty.array => true,
-        (Bool | Int2 | Int4 | Int8 | Oid, affinity) => !matches!(affinity, Affinity::Text | Affinity::Real),
-        (Float4 | Float8, affinity) => affinity != Affinity::Text,
-        (Text | Varchar | Name, affinity) => matches!(affinity, Affinity::Text | Affinity::Blob),
-        (Bytea, affinity) => affinity == Affinity::Blob,
-        _ => true,
     }
 }

@@ -72,6 +72,7 @@ pub static ABLE: Capabilities = Capabilities {
         Function::new(&["length"], &[&[Scalar::Text]]),
     ],
     casts: &[(Scalar::Int4, Scalar::Numeric)],
+    mixed: &[],
     cases: false,
     prunes: false,
 };
@@ -199,6 +200,7 @@ fn columns() -> Vec<ForeignColumn> {
     let column = |name: &str, scalar| ForeignColumn {
         name: name.into(),
         ty: Type::new(scalar),
+        not_null: false,
         remote: name.into(),
         options: Options::default(),
     };

@@ -157,6 +157,7 @@ impl ForeignTableObject {
         self.columns.iter().map(|ForeignTableColumn { column, options }| ForeignColumn {
             name: column.name.clone(),
             ty: column.ty,
+            not_null: column.not_null,
             remote: options.get("column_name").unwrap_or(&column.name).to_string(),
             options: options.clone(),
         })

@@ -50,7 +50,13 @@ pub async fn drop_objects(
     orphaned_streams(server, &mut gone);
     let changes: Vec<_> = gone.iter().map(|r| Change::Remove(r.oid())).collect();
     server.catalog.persist(&changes)?;
-    for relation in &gone {
+    uninstall(server, &gone);
+    Ok(notices)
+}
+
+/// Takes out relations that the catalog's file no longer has, and their states.
+pub(super) fn uninstall(server: &Server, gone: &[Relation]) {
+    for relation in gone {
         server.catalog.uninstall(relation.name());
         match relation {
             Relation::View(view) => server.engine.remove_view(view.id()),
@@ -58,7 +64,6 @@ pub async fn drop_objects(
             Relation::Stream(_) | Relation::PlainView(_) | Relation::Foreign(_) => {}
         }
     }
-    Ok(notices)
 }
 
 /// Whether a relation is of the kind that a statement names.

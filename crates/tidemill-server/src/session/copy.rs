@@ -60,7 +60,7 @@ impl Session {
         let target = loading.target.clone();
         if loading.writing.is_some() {
             let (writing, rows) = attempt!(loading.finish_foreign().await);
-            attempt!(self.commit_writing(writing).await);
+            attempt!(self.end_writing(writing).await);
             return Ok(Ok(Outcome::Tag(format!("COPY {rows}"))));
         }
         let (set, rows) = attempt!(loading.finish());
@@ -94,7 +94,7 @@ impl Session {
                 .with_hint("Copy into the stream or the table that it reads."));
         }
         let target = Target::find(&self.server.catalog, name)?;
-        let writing = self.begin_writing("COPY FROM", &target).await?;
+        let writing = self.begin_writing("COPY FROM", &target)?;
         if copy.options.freeze {
             let kind = match target {
                 Target::Stream(_) => "stream",

@@ -113,6 +113,7 @@ impl Session {
                 Ok(Box::pin(self.explain(options, query, &text, values)).await)
             }
             Statement::DeclareCursor(declare) => Ok(Box::pin(self.declare(declare, text, values)).await),
+            Statement::Migrate(migrate) => Box::pin(self.migrate(wire, migrate)).await,
             // What is rare must not take room in the frames of what is not.
             other => Ok(Box::pin(self.command(wire, other)).await),
         }
@@ -240,6 +241,7 @@ impl Session {
                 let imported = define::foreign::ask(&server, &statement).await?;
                 self.define(wire, tag, define::foreign::carry_out(&planner, statement, imported)).await
             }
+            Statement::Datasource(datasource) => self.datasource(&datasource).await,
             Statement::Truncate(names) => {
                 self.define(wire, "TRUNCATE TABLE", define::truncate(&server, &names)).await
             }

@@ -3,25 +3,65 @@
 use arrow::array::RecordBatch;
 use datafusion::common::ScalarValue;
 use sqlparser::ast::{self, SelectItem};
+use tidemill_federation::cascade::Route;
 use tidemill_federation::change::{self, Verb};
 use tidemill_federation::multi_tenant::URL;
 use tidemill_federation::write::Writing;
-use tidemill_sql::insert::is_default;
+use tidemill_sql::insert::{InsertParts, is_default};
 use tidemill_sql::{Result, SqlError, SqlState, parse};
 
 use super::Session;
 use super::execute::Outcome;
 use super::interrupt::Shield;
 use super::modify::Change;
+use super::returned::Returned;
 use crate::insert::{ForeignTarget, Target, rows_of};
 use crate::query;
 
 impl Session {
-    /// The writing half of a statement, if its target is foreign.
-    pub(super) async fn begin_writing(&mut self, verb: &str, target: &Target) -> Result<Option<Writing>> {
+    /// The writing half of a statement, if its target is foreign. In a block it is a part of that.
+    pub(super) fn begin_writing(&mut self, verb: &str, target: &Target) -> Result<Option<Writing>> {
         let Target::Foreign(foreign) = target else { return Ok(None) };
-        self.begin_definition(verb).await?;
-        foreign.writing(&self.server.catalog).map(Some)
+        self.refuse_read_only(verb)?;
+        let writing = foreign.writing(&self.server.catalog)?;
+        Ok(Some(self.within_block(writing)))
+    }
+
+    fn within_block(&mut self, writing: Writing) -> Writing {
+        let route = Route::new(&self.server.identity, &self.settings.current().cascade_route);
+        let writing = writing.along(route);
+        let is_block = self.in_block();
+        match self.work() {
+            Some(work) => writing.within(work.foreign(is_block)),
+            None => writing,
+        }
+    }
+
+    /// The writing half of an INSERT with its clauses, and what it gives back.
+    pub(super) async fn begin_insert<'a>(
+        &mut self,
+        parts: &InsertParts<'a>,
+        target: &Target,
+        text: &str,
+    ) -> Result<(Option<Writing>, Option<Returned<'a>>)> {
+        let Target::Foreign(foreign) = target else {
+            return parts.refuse_clauses().map(|()| (None, None));
+        };
+        let Some(mut writing) = self.begin_writing("INSERT", target)? else { return Ok((None, None)) };
+        if parts.skips_conflicts()? {
+            writing = writing.skipping_conflicts()?;
+        }
+        let returned = Returned::of_insert(parts, foreign);
+        if let Some(returned) = &returned {
+            writing = self.returning(writing, returned, text).await?;
+        }
+        Ok((Some(writing), returned))
+    }
+
+    /// With the rows that are to come back. What is asked of them is looked at before anything is written.
+    async fn returning(&mut self, writing: Writing, returned: &Returned<'_>, text: &str) -> Result<Writing> {
+        self.returned_schema(Some(returned), text).await?;
+        writing.returning(returned.columns())
     }
 
     /// Rows for the target of a statement; how many.
@@ -40,11 +80,11 @@ impl Session {
         }
     }
 
-    /// What was written lasts from here on; nothing interrupts that.
-    pub(super) async fn commit_writing(&mut self, writing: Option<Writing>) -> Result<u64> {
-        let Some(writing) = writing else { return Ok(0) };
+    /// Outside of a block, what was written lasts from here on; nothing interrupts that. How many rows it was.
+    pub(super) async fn end_writing(&mut self, writing: Option<Writing>) -> Result<Option<u64>> {
+        let Some(writing) = writing else { return Ok(None) };
         let _shield = Shield::raised(&self.interrupt);
-        writing.commit().await
+        writing.finish().await.map(Some)
     }
 
     /// UPDATE and DELETE of a foreign table, which its servers carry out.
@@ -55,7 +95,7 @@ impl Session {
         text: &str,
         values: Vec<ScalarValue>,
     ) -> Result<Outcome> {
-        self.begin_definition(change.verb).await?;
+        self.refuse_read_only(change.verb)?;
         let (query, names) = change.foreign(target)?;
         // What is to be changed is found where it is.
         let state = self.planning().leaving_all_to_servers().state();
@@ -65,27 +105,42 @@ impl Session {
             "DELETE" => Verb::Delete,
             _ => Verb::Update(names),
         };
-        let Some(changes) = change::on_servers(&physical, &verb) else {
-            let message = format!(
-                "this {} cannot be left to the servers of \"{}\"",
-                change.verb, target.table.object.name
-            );
-            return Err(SqlError::unsupported(message)
-                .with_detail("A condition, or a new value, does not mean the same there.")
-                .with_hint(
-                    "Conditions of comparisons with constants do: docs/federation.md lists what does.",
-                ));
-        };
-        let mut writing = Writing::changing(&target.table.object.name, &changes);
+        let name = &target.table.object.name;
+        let changes =
+            change::on_servers(&physical, &verb).ok_or_else(|| cannot_be_left(change.verb, name))?;
+        let returned = change.returned(target);
+        let mut writing = self.within_block(Writing::changing(name, &changes));
+        if let Some(returned) = &returned {
+            writing = self.returning(writing, returned, text).await?;
+        }
         writing.execute(changes).await?;
-        let missing = writing.missing();
-        let rows = self.commit_writing(Some(writing)).await?;
-        self.missing.extend(missing);
-        Ok(Outcome::Tag(format!("{} {rows}", change.verb)))
+        let (warnings, rows) = (writing.warnings(), writing.take_rows());
+        let answer = match returned {
+            Some(returned) => Some(self.returned(&returned, rows, change.verb, text).await?),
+            None => None,
+        };
+        let count = self.end_writing(Some(writing)).await?.unwrap_or(0);
+        self.missing.extend(warnings);
+        Ok(answer.unwrap_or_else(|| Outcome::Tag(format!("{} {count}", change.verb))))
     }
 }
 
+fn cannot_be_left(verb: &str, table: &str) -> SqlError {
+    SqlError::unsupported(format!("this {verb} cannot be left to the servers of \"{table}\""))
+        .with_detail("A condition, or a new value, does not mean the same there.")
+        .with_hint("Conditions of comparisons with constants do: docs/federation.md lists what does.")
+}
+
 impl Change<'_> {
+    pub(super) fn returned(&self, target: &ForeignTarget) -> Option<Returned<'_>> {
+        let alias = match &self.relation.relation {
+            ast::TableFactor::Table { alias, .. } => alias.clone(),
+            _ => None,
+        };
+        let table = std::sync::Arc::clone(&target.table);
+        self.returning.map(|items| Returned { table, alias, items })
+    }
+
     /// `SELECT values FROM relation WHERE condition`, and the columns that get the values.
     pub(super) fn foreign(&self, target: &ForeignTarget) -> Result<(Box<ast::Query>, Vec<String>)> {
         let columns = &target.table.object.columns;

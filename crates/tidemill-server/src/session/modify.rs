@@ -15,12 +15,13 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
 use arrow::compute::kernels::zip::zip;
 use arrow::compute::{filter_record_batch, not};
+use arrow::datatypes::SchemaRef;
 use datafusion::common::ScalarValue;
 use futures::StreamExt;
 use sqlparser::ast::{self, Expr, SelectItem, Spanned, TableFactor, TableWithJoins};
 use sqlparser::tokenizer::Span;
 use tidemill_sql::function::cast;
-use tidemill_sql::insert::{Value, value};
+use tidemill_sql::insert::{Value, refuse_returning, value};
 use tidemill_sql::name::{fold, resolve, split_nodes};
 use tidemill_sql::planner::coerce::{self, castable};
 use tidemill_sql::planner::plan_error;
@@ -47,6 +48,7 @@ pub(super) struct Change<'a> {
     pub selection: Option<&'a Expr>,
     /// The new values of an UPDATE; nothing: the rows go.
     pub assignments: Option<&'a [ast::Assignment]>,
+    pub returning: Option<&'a [SelectItem]>,
 }
 
 /// What it is done to.
@@ -56,12 +58,19 @@ enum Changed {
 }
 
 impl Session {
-    /// The query of an UPDATE or a DELETE, for the types of its parameters.
-    pub(super) fn modifying_query(&self, statement: &ast::Statement) -> Result<Box<ast::Query>> {
+    /// The query of an UPDATE or a DELETE, for the types of its parameters, and the columns of its rows if it has any.
+    pub(super) async fn modifying_query(
+        &mut self,
+        statement: &ast::Statement,
+        text: &str,
+    ) -> Result<(Box<ast::Query>, Option<SchemaRef>)> {
         let change = Change::new(statement)?;
         match change.table(self)? {
-            Changed::Table(table) => change.query(&table, &change.places(&table)?),
-            Changed::Foreign(target) => change.foreign(&target).map(|(query, _)| query),
+            Changed::Table(table) => Ok((change.query(&table, &change.places(&table)?)?, None)),
+            Changed::Foreign(target) => {
+                let (query, _) = change.foreign(&target)?;
+                Ok((query, self.returned_schema(change.returned(&target).as_ref(), text).await?))
+            }
         }
     }
 
@@ -151,25 +160,25 @@ impl<'a> Change<'a> {
             }
         });
         refuse("UPDATE … FROM", from, "Use a subquery in SET and in WHERE.")?;
-        refuse_returning(update.returning.as_deref())?;
         Ok(Change {
             verb: "UPDATE",
             relation: &update.table,
             selection: update.selection.as_ref(),
             assignments: Some(&update.assignments),
+            returning: update.returning.as_deref(),
         })
     }
 
     fn of_delete(delete: &'a ast::Delete) -> Result<Self> {
         let using = delete.using.as_ref().map(|using| using.first().map_or(Span::empty(), Spanned::span));
         refuse("DELETE … USING", using, "Use a subquery in WHERE.")?;
-        refuse_returning(delete.returning.as_deref())?;
         let (ast::FromTable::WithFromKeyword(from) | ast::FromTable::WithoutKeyword(from)) = &delete.from;
         let [relation] = from.as_slice() else {
             return Err(SqlError::syntax("DELETE is of one table").with_position(1));
         };
         let selection = delete.selection.as_ref();
-        Ok(Change { verb: "DELETE", relation, selection, assignments: None })
+        let returning = delete.returning.as_deref();
+        Ok(Change { verb: "DELETE", relation, selection, assignments: None, returning })
     }
 
     fn table(&self, session: &Session) -> Result<Changed> {
@@ -183,7 +192,7 @@ impl<'a> Change<'a> {
             return Err(no_nodes(plain, found.is_some()).with_position(name.position));
         }
         match found {
-            Some(Relation::Table(table)) => Ok(Changed::Table(table)),
+            Some(Relation::Table(table)) => refuse_returning(self.returning).map(|()| Changed::Table(table)),
             Some(Relation::Foreign(table)) => {
                 let nodes = nodes.map(|nodes| nodes.into_iter().map(String::from).collect());
                 Ok(Changed::Foreign(ForeignTarget { table, nodes }))
@@ -330,11 +339,6 @@ fn refuse(what: &str, place: Option<Span>, hint: &str) -> Result<()> {
             .with_position(span.start.column.max(1) as usize)
             .with_hint(hint)),
     }
-}
-
-fn refuse_returning(returning: Option<&[SelectItem]>) -> Result<()> {
-    let place = returning.map(|items| items.first().map_or(Span::empty(), Spanned::span));
-    refuse("RETURNING", place, "Read the rows with a SELECT.")
 }
 
 fn arrow_error(error: arrow::error::ArrowError) -> SqlError {

@@ -17,6 +17,7 @@ use tidemill_sql::{Result, SqlError, SqlState, parse};
 
 use super::execute::{Outcome, Step, attempt};
 use super::explain::COLUMN;
+use super::returned::Returned;
 use super::rows::{Rows, Tag, text_schema};
 use super::wire::Wire;
 use super::{STATEMENTS_MAX, Session};
@@ -115,15 +116,20 @@ impl Session {
                         Ok((Body::Insert(Arc::new(plan)), types))
                     }
                     None => {
-                        let (name, columns, source) = insert_parts(insert)?;
-                        let target = Target::find(&self.server.catalog, &name)?;
-                        let source = target.source(source, &target.columns(&columns)?)?;
-                        Ok((Body::Command(None), self.query_types(&source, &parsed.text).await?))
+                        let parts = insert_parts(insert)?;
+                        let target = Target::find(&self.server.catalog, &parts.name)?;
+                        let returned = match &target {
+                            Target::Foreign(foreign) => Returned::of_insert(&parts, foreign),
+                            _ => parts.refuse_clauses().map(|()| None)?,
+                        };
+                        let schema = self.returned_schema(returned.as_ref(), &parsed.text).await?;
+                        let source = target.source(parts.source, &target.columns(&parts.columns)?)?;
+                        Ok((Body::Command(schema), self.query_types(&source, &parsed.text).await?))
                     }
                 },
                 statement @ (ast::Statement::Update(_) | ast::Statement::Delete(_)) => {
-                    let query = self.modifying_query(statement)?;
-                    Ok((Body::Command(None), self.query_types(&query, &parsed.text).await?))
+                    let (query, schema) = self.modifying_query(statement, &parsed.text).await?;
+                    Ok((Body::Command(schema), self.query_types(&query, &parsed.text).await?))
                 }
                 statement => {
                     let plan = query::plan_with(&self.planner(), statement, &parsed.text, given).await?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tidemill_federation::transaction::Transactions;
 use tidemill_sql::planner::plan_error;
 use tidemill_sql::statement::Statement;
 use tidemill_sql::{Result, SqlError, SqlState};
@@ -36,6 +37,8 @@ pub(super) struct Work {
     savepoints: Vec<Savepoint>,
     /// The tables that were written to, by number.
     tables: BTreeMap<u32, Arc<Table>>,
+    /// Those on foreign servers that were written to.
+    foreign: Option<Arc<Transactions>>,
     /// From REPEATABLE READ on, everything is read at one commit.
     pub(super) snapshot: Option<Arc<Snapshot>>,
 }
@@ -67,12 +70,18 @@ impl Work {
         }
     }
 
+    /// Where the next write to a foreign server goes.
+    pub(super) fn foreign(&mut self, is_block: bool) -> Arc<Transactions> {
+        let new = || Arc::new(Transactions::new(is_block, self.savepoints.len()));
+        Arc::clone(self.foreign.get_or_insert_with(new))
+    }
+
     /// What a query of the transaction sees.
     pub(super) fn reads(&self) -> Reads {
         let mut written = Written::default();
         let sets = self.written.iter().chain(self.savepoints.iter().filter_map(|s| s.written.as_ref()));
         sets.for_each(|set| written.push(set));
-        Reads { snapshot: self.snapshot.clone(), written }
+        Reads { snapshot: self.snapshot.clone(), written, foreign: self.foreign.clone() }
     }
 
     /// Takes in a write set that was filled apart.
@@ -94,6 +103,9 @@ impl Work {
 
     /// Ends the savepoints from `first` on and keeps what was written after them.
     fn release(&mut self, first: usize, engine: &Arc<Engine>) -> Result<()> {
+        if let Some(foreign) = &self.foreign {
+            foreign.keep_savepoints(first);
+        }
         for savepoint in self.savepoints.split_off(first) {
             if let Some(set) = savepoint.written {
                 self.add(set, engine)?;
@@ -282,19 +294,11 @@ impl Session {
 
     /// Applies a transaction. Its settings last if it succeeds, and go back if not.
     pub(super) async fn commit_work(&mut self, work: Work) -> Result<()> {
-        // What is in a table is durable whatever the setting for streams.
-        let level = if work.tables.is_empty() { self.level() } else { Level::SyncCommit };
-        let tables = work.tables.values().cloned().collect::<Vec<_>>();
-        let _shared = Table::share_all(&tables).await;
-        let written = match work.into_written(&self.server.engine) {
-            Ok(Some(set)) => {
-                let shield = Shield::lowered(&self.interrupt);
-                set.commit_with(level, || shield.raise()).await.map_err(|e| e.into_sql(plan_error))
-            }
-            Ok(None) => Ok(()),
+        let committed = match self.commit_foreign(&work).await {
+            Ok(()) => self.commit_written(work).await,
             Err(error) => Err(error),
         };
-        match &written {
+        match &committed {
             Ok(()) => {
                 self.settings.commit();
                 self.portals.retain(|_, portal| portal.outlives_transaction());
@@ -304,7 +308,28 @@ impl Session {
                 self.close_portals_from(self.first_portal);
             }
         }
-        written
+        committed
+    }
+
+    /// As postgres_fdw: foreign servers come first, because they may refuse. Nothing interrupts that.
+    async fn commit_foreign(&mut self, work: &Work) -> Result<()> {
+        let Some(foreign) = &work.foreign else { return Ok(()) };
+        let _shield = Shield::raised(&self.interrupt);
+        foreign.commit().await
+    }
+
+    async fn commit_written(&mut self, work: Work) -> Result<()> {
+        // What is in a table is durable whatever the setting for streams.
+        let level = if work.tables.is_empty() { self.level() } else { Level::SyncCommit };
+        let tables = work.tables.values().cloned().collect::<Vec<_>>();
+        let _shared = Table::share_all(&tables).await;
+        match work.into_written(&self.server.engine)? {
+            Some(set) => {
+                let shield = Shield::lowered(&self.interrupt);
+                set.commit_with(level, || shield.raise()).await.map_err(|e| e.into_sql(plan_error))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Commits what an implicit transaction has gathered.
@@ -350,6 +375,9 @@ impl Session {
         match &mut self.transaction {
             Transaction::Open(work) if work.savepoints.len() < SAVEPOINTS_MAX => {
                 work.savepoints.push(Savepoint { name, number, next_portal, written: None });
+                if let Some(foreign) = &work.foreign {
+                    foreign.keep_savepoints(work.savepoints.len());
+                }
                 Ok(())
             }
             Transaction::Open(_) => {
@@ -389,6 +417,9 @@ impl Session {
             }
         };
         work.savepoints.truncate(place + 1);
+        if let Some(foreign) = &work.foreign {
+            foreign.undo_to_savepoint(place + 1);
+        }
         let savepoint = &mut work.savepoints[place];
         savepoint.written = None;
         let (number, next_portal) = (savepoint.number, savepoint.next_portal);

@@ -1,12 +1,14 @@
 //! INSERT: at once, or as part of the transaction.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use datafusion::common::ScalarValue;
 use futures::StreamExt;
 use sqlparser::ast;
-use tidemill_sql::insert::{insert_parts, insert_shape};
+use tidemill_federation::write::Writing;
+use tidemill_sql::insert::{InsertParts, insert_parts, insert_shape};
 use tidemill_sql::planner::{plan_error, vars};
 use tidemill_sql::types::Type;
 use tidemill_sql::{Result, SqlError, SqlState};
@@ -33,12 +35,12 @@ impl Session {
     ) -> Result<Outcome> {
         self.start_statement();
         self.refuse_read_only("INSERT")?;
-        let mut writing = self.begin_writing("INSERT", &plan.target).await?;
+        let mut writing = self.begin_writing("INSERT", &plan.target)?;
         let (arrays, rows) = plan.columns(parameters, &self.context())?;
         let fill = self.fill(&plan.target, |place| arrays[place].is_some()).await?;
         let events = self.events(&plan.target, &fill, arrays, rows, vars::now_us())?;
         let rows = self.write_rows_of(&mut writing, &plan.target, events).await?;
-        self.commit_writing(writing).await?;
+        let rows = self.end_writing(writing).await?.unwrap_or(rows as u64);
         Ok(inserted(rows))
     }
 
@@ -109,11 +111,35 @@ impl Session {
         values: Vec<ScalarValue>,
     ) -> Result<Outcome> {
         self.refuse_read_only("INSERT")?;
-        let (name, columns, source) = insert_parts(insert)?;
-        let target = Target::find(&self.server.catalog, &name)?;
-        let mut writing = self.begin_writing("INSERT", &target).await?;
-        let columns = target.columns(&columns)?;
-        let source = target.source(source, &columns)?;
+        let parts = insert_parts(insert)?;
+        let target = Target::find(&self.server.catalog, &parts.name)?;
+        let (mut writing, returned) = self.begin_insert(&parts, &target, text).await?;
+        let own = matches!(self.transaction, Transaction::None);
+        self.begin_implicit();
+        let rows = self.insert_query(&parts, &target, &mut writing, text, values).await?;
+        let written = writing.as_mut().map(Writing::take_rows).unwrap_or_default();
+        let answer = match returned {
+            Some(returned) => Some(self.returned(&returned, written, "INSERT 0", text).await?),
+            None => None,
+        };
+        let rows = self.end_writing(writing).await?.unwrap_or(rows as u64);
+        if own {
+            self.end_implicit().await?;
+        }
+        Ok(answer.unwrap_or_else(|| inserted(rows)))
+    }
+
+    /// How many rows the query has.
+    async fn insert_query(
+        &mut self,
+        parts: &InsertParts<'_>,
+        target: &Target,
+        writing: &mut Option<Writing>,
+        text: &str,
+        values: Vec<ScalarValue>,
+    ) -> Result<usize> {
+        let columns = target.columns(&parts.columns)?;
+        let source = target.source(Cow::Borrowed(parts.source.as_ref()), &columns)?;
         let statement = ast::Statement::Query(Box::new(source.into_owned()));
         let mut running = self.run_query(&statement, text, values).await?;
         let width = running.schema.fields().len();
@@ -121,10 +147,8 @@ impl Session {
             return Err(SqlError::syntax("INSERT has more expressions than target columns"));
         }
         let places: Vec<_> = columns.iter().take(width).flatten().map(|(place, _)| *place).collect();
-        let fill = self.fill(&target, |place| places.contains(&place)).await?;
+        let fill = self.fill(target, |place| places.contains(&place)).await?;
         let vars = self.vars();
-        let own = matches!(self.transaction, Transaction::None);
-        self.begin_implicit();
         let mut rows = 0;
         while let Some(batch) = running.stream.next().await {
             let batch = batch.map_err(plan_error)?;
@@ -134,14 +158,10 @@ impl Session {
                 let from = Type::of_field(field)?;
                 arrays[place] = Some(tidemill_sql::function::cast::cast(array, from, ty, false, &vars)?);
             }
-            let events = self.events(&target, &fill, arrays, batch.num_rows(), self.began_us)?;
-            rows += self.write_rows_of(&mut writing, &target, events).await?;
+            let events = self.events(target, &fill, arrays, batch.num_rows(), self.began_us)?;
+            rows += self.write_rows_of(writing, target, events).await?;
         }
-        self.commit_writing(writing).await?;
-        if own {
-            self.end_implicit().await?;
-        }
-        Ok(inserted(rows))
+        Ok(rows)
     }
 }
 
@@ -155,6 +175,6 @@ pub(super) fn check_memory(bytes: usize, limit_bytes: usize) -> Result<()> {
         .with_hint("Commit more often, or raise \"transaction_memory_limit\"."))
 }
 
-fn inserted(rows: usize) -> Outcome {
+fn inserted(rows: u64) -> Outcome {
     Outcome::Tag(format!("INSERT 0 {rows}"))
 }

@@ -53,6 +53,7 @@ pub struct Current {
     /// What is left to foreign servers.
     pub pushdown: Pushdown,
     /// What happens when a node of a multi-tenant table is not there.
+    pub cascade_route: Arc<str>,
     pub dead_nodes: DeadNodes,
     min_severity: Severity,
     changed: bool,
@@ -105,6 +106,7 @@ impl Current {
                 skip: text("on_dead_node") == "skip",
                 skipped_max: text("max_skipped_nodes").parse().unwrap_or(f64::INFINITY),
             },
+            cascade_route: text("cascade_route").into(),
             min_severity: match text("client_min_messages").as_str() {
                 "error" => Severity::Error,
                 "warning" => Severity::Warning,

@@ -62,6 +62,8 @@ settings! {
             "Sets what a query of a multi-tenant table does about a node that is not there: it fails, or leaves it out with a warning.";
         "max_skipped_nodes": Kind::Real { min: 0.0, max: 1000.0 }, "1000", User,
             "Sets how many nodes of a multi-tenant table may be left out: below 1 a share of them, from 1 on a number.";
+        "cascade_route": Kind::Text, "", User,
+            "Tells the way that a statement has come through servers that are nodes of each other; they set it themselves.";
         "node_check_interval": quantity(10, 3_600_000, Unit::Milliseconds), "1s", Postmaster,
             "Sets how often each foreign server is asked whether it is there.";
         "node_check_timeout": quantity(10, 3_600_000, Unit::Milliseconds), "5s", Postmaster,

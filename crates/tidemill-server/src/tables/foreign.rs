@@ -107,18 +107,22 @@ fn named(catalog: &Catalog, table: &ForeignTable, pushdown: Pushdown) -> Result<
 }
 
 /// The foreign tables that are called `table__server__0`, `__1` and so on, as in PGSpider.
-fn found_by_name(catalog: &Catalog, table: &ForeignTable, pushdown: Pushdown) -> Result<Vec<ChildTable>> {
+pub fn children_by_name(catalog: &Catalog, table: &str) -> Result<Vec<Arc<ForeignTable>>> {
     let mut found = Vec::new();
     for relation in catalog.relations() {
         let Relation::Foreign(child) = relation else { continue };
-        let Some((server, number)) = child_of(&table.object.name, &child.object.name) else { continue };
-        let of = catalog.server_of(&child)?;
-        if of.object.name == server {
-            found.push((server.to_string(), number, of, Arc::clone(&child)));
+        let Some((server, number)) = child_of(table, &child.object.name) else { continue };
+        if catalog.server_of(&child)?.object.name == server {
+            found.push((server.to_string(), number, Arc::clone(&child)));
         }
     }
     found.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
-    let child = |(server, _, of, child): (String, u32, Arc<ForeignServer>, Arc<ForeignTable>)| {
+    Ok(found.into_iter().map(|(_, _, child)| child).collect())
+}
+
+fn found_by_name(catalog: &Catalog, table: &ForeignTable, pushdown: Pushdown) -> Result<Vec<ChildTable>> {
+    let child = |child: Arc<ForeignTable>| {
+        let of = catalog.server_of(&child)?;
         if of.has_multi_tenant_tables() {
             let name = &child.object.name;
             let message =
@@ -126,8 +130,9 @@ fn found_by_name(catalog: &Catalog, table: &ForeignTable, pushdown: Pushdown) ->
             return Err(SqlError::unsupported(message).with_hint("Make its children children of this table."));
         }
         let definition = Arc::clone(&child.definition);
+        let server = of.object.name.clone();
         let table = Arc::new(foreign_table(definition, &of, member(table, &server), pushdown)?);
         Ok(ChildTable { name: child.object.name.clone(), server, table })
     };
-    found.into_iter().map(child).collect()
+    children_by_name(catalog, &table.object.name)?.into_iter().map(child).collect()
 }

@@ -314,7 +314,7 @@ impl StatementParser<'_> {
     }
 
     /// `OPTIONS (name 'value', …)`, if they are there.
-    fn foreign_options(&mut self) -> Result<Vec<ForeignOption>> {
+    pub(super) fn foreign_options(&mut self) -> Result<Vec<ForeignOption>> {
         let mut options = Vec::new();
         if !self.word("OPTIONS") {
             return Ok(options);

@@ -4,7 +4,7 @@ use super::*;
 use crate::error::SqlState;
 use crate::insert::{InsertRows, insert_shape};
 use crate::relation::{infer_columns, relations};
-use crate::statement::{CopyFormat, CopySource, FetchDirection, ObjectKind};
+use crate::statement::{CopyFormat, CopySource, FetchDirection, MigrateTarget, ObjectKind};
 use crate::types::{Scalar, Type};
 
 fn one(sql: &str) -> Statement {
@@ -335,4 +335,52 @@ fn node_filters_become_a_part_of_the_name() {
     ] {
         assert_eq!(parsed(sql), wanted, "{sql}");
     }
+}
+
+#[test]
+fn what_the_parser_reads_in_another_way() {
+    for (sql, wanted) in [
+        ("INSERT INTO local VALUES (1)", "INSERT INTO \"local\" VALUES (1)"),
+        ("INSERT INTO Directory SELECT 1", "INSERT INTO \"directory\" SELECT 1"),
+        ("SELECT x::text COLLATE \"C\" < 'y'", "SELECT x COLLATE \"C\"::TEXT < 'y'"),
+        ("SELECT a::varchar(3)::text[] COLLATE s.\"C\"", "SELECT a COLLATE s.\"C\"::VARCHAR(3)::TEXT[]"),
+        ("SELECT f(x::int, y) COLLATE \"C\"", "SELECT f(x::INT, y) COLLATE \"C\""),
+        (
+            "INSERT INTO t SELECT f(1) ON CONFLICT DO NOTHING",
+            "INSERT INTO t SELECT f(1) WHERE true ON CONFLICT DO NOTHING",
+        ),
+        (
+            "INSERT INTO t SELECT (SELECT a FROM b) ON CONFLICT DO NOTHING",
+            "INSERT INTO t SELECT (SELECT a FROM b) WHERE true ON CONFLICT DO NOTHING",
+        ),
+        (
+            "INSERT INTO t SELECT a FROM b ON CONFLICT DO NOTHING",
+            "INSERT INTO t SELECT a FROM b ON CONFLICT DO NOTHING",
+        ),
+        (
+            "INSERT INTO t VALUES (1) ON CONFLICT DO NOTHING",
+            "INSERT INTO t VALUES (1) ON CONFLICT DO NOTHING",
+        ),
+    ] {
+        let Statement::Sql(statement) = one(sql) else { panic!("{sql}") };
+        assert_eq!(statement.to_string(), wanted, "{sql}");
+    }
+}
+
+#[test]
+fn tables_are_migrated() {
+    let Statement::Migrate(migrate) = one(
+        "MIGRATE TABLE s.t TO u OPTIONS (USE_MULTITENANT_SERVER 'm') SERVER a OPTIONS (table_name 'T 1'), \"B\"",
+    ) else {
+        panic!()
+    };
+    assert_eq!(
+        (migrate.source.name.as_str(), migrate.options[0].name.as_str()),
+        ("t", "use_multitenant_server")
+    );
+    assert!(matches!(&migrate.target, MigrateTarget::To(name) if name.name == "u"));
+    let servers: Vec<_> = migrate.servers.iter().map(|s| (s.name.as_str(), s.options.len())).collect();
+    assert_eq!(servers, [("a", 1), ("B", 0)]);
+    assert_eq!(error("MIGRATE TABLE t REPLACE TO u SERVER a").0, "syntax error at or near \"TO\"");
+    assert_eq!(error("MIGRATE TABLE t SERVER").0, "syntax error at end of input");
 }

@@ -1,5 +1,5 @@
 //! What PostgreSQL's scanner does and the parser's tokenizer does not: strings that go on in the next line, numbers with
-//! letters behind, ISNULL and NOTNULL as words.
+//! letters behind, ISNULL and NOTNULL as words, and names that are words of the parser's only.
 
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace, Word};
@@ -47,6 +47,10 @@ pub fn scanned(tokens: &[TokenWithSpan], positions: &Positions) -> Result<Vec<To
             Token::Number(number, _) if number.contains('_') => {
                 return Err(near(token, positions, "trailing junk after numeric literal"));
             }
+            Token::Word(word) if is_table_name(word, last.map(|last| &out[last].token)) => {
+                let name = Token::make_word(&word.value.to_lowercase(), Some('"'));
+                out.push(TokenWithSpan { token: name, ..token.clone() });
+            }
             Token::HexStringLiteral(_) | Token::SingleQuotedByteStringLiteral(_) => {
                 return Err(bit_string(token, positions));
             }
@@ -64,6 +68,12 @@ fn is_null_test(word: &Word, last: Option<&Token>) -> bool {
         Some(_) => false,
     };
     word.quote_style.is_none() && !name && word.value.eq_ignore_ascii_case("isnull")
+}
+
+/// `INSERT INTO local`: the parser expects Hive's `INSERT INTO LOCAL DIRECTORY`.
+fn is_table_name(word: &Word, last: Option<&Token>) -> bool {
+    let is_into = matches!(last, Some(Token::Word(Word { keyword: Keyword::INTO, quote_style: None, .. })));
+    is_into && word.quote_style.is_none() && matches!(word.keyword, Keyword::LOCAL | Keyword::DIRECTORY)
 }
 
 fn joined_to_number(out: &[TokenWithSpan], token: &TokenWithSpan) -> bool {

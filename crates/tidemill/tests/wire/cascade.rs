@@ -1,8 +1,10 @@
 //! A Tidemill whose nodes are Tidemills with nodes.
 
+use tokio_postgres::{Client, NoTls};
+
+use crate::client::Client as Wire;
 use crate::postgres::Postgres;
 use crate::server::{Server, failure, rows};
-use tokio_postgres::NoTls;
 
 #[tokio::test]
 async fn nodes_of_nodes_are_read_and_chosen() {
@@ -81,4 +83,82 @@ async fn nodes_of_nodes_are_read_and_chosen() {
     assert_eq!(client.execute("UPDATE m SET name = 'new' WHERE id > 1000", &[]).await.unwrap(), 8);
     assert_eq!(client.execute("DELETE FROM m IN ('/west/n1/') WHERE id > 1000", &[]).await.unwrap(), 2);
     assert_eq!(rows(&client, "SELECT count(*) FROM m WHERE name = 'new'").await, [["6"]]);
+}
+
+/// Two servers: `a` has a table of its own, and each has the other as a server.
+async fn pair(dir: &std::path::Path) -> (Server, Server, Client, Client) {
+    let (a, b) = (Server::start(&dir.join("a")), Server::start(&dir.join("b")));
+    let (of_a, of_b) = (a.connect().await, b.connect().await);
+    for (client, name, port) in [(&of_a, "b", b.port), (&of_b, "a", a.port)] {
+        let create = format!(
+            "CREATE SERVER {name} FOREIGN DATA WRAPPER tidemill_fdw OPTIONS (host '127.0.0.1', port '{port}', dbname 'tidemill');
+             CREATE USER MAPPING FOR PUBLIC SERVER {name};
+             CREATE SERVER parent FOREIGN DATA WRAPPER pgspider_core_fdw;
+             CREATE FOREIGN TABLE m (id int, __spd_url text) SERVER parent;
+             CREATE FOREIGN TABLE m__{name}__0 (id int, __spd_url text) SERVER {name} OPTIONS (table_name 'm')"
+        );
+        client.batch_execute(&create).await.unwrap();
+    }
+    of_a.batch_execute("CREATE TABLE own (id int); INSERT INTO own VALUES (1), (2)").await.unwrap();
+    (a, b, of_a, of_b)
+}
+
+#[tokio::test]
+async fn a_circle_of_servers_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_a, _b, of_a, of_b) = pair(dir.path()).await;
+    for statement in [
+        "SELECT count(*) FROM m",
+        "SELECT * FROM m WHERE id = 5",
+        "INSERT INTO m (id) VALUES (1)",
+        "UPDATE m SET id = 2 WHERE id = 1",
+        "DELETE FROM m",
+        "BEGIN; INSERT INTO m (id) VALUES (1)",
+    ] {
+        let (code, message) = failure(&of_a, statement).await;
+        let circle = "in a circle: \"b\" → \"a\" → \"b\"";
+        assert!(code == "42P17" && message.contains(circle), "{statement}: {code} {message}");
+        of_a.batch_execute("ROLLBACK").await.unwrap();
+    }
+    // It is none to come back for another table.
+    of_b.batch_execute(
+        "DROP FOREIGN TABLE m__a__0; CREATE FOREIGN TABLE m__a__0 (id int) SERVER a OPTIONS (table_name 'own')",
+    )
+    .await
+    .unwrap();
+    assert_eq!(
+        rows(&of_a, "SELECT id, __spd_url FROM m ORDER BY id").await,
+        [["1", "/b/a/"], ["2", "/b/a/"]]
+    );
+    of_a.batch_execute("INSERT INTO m (id) VALUES (3)").await.unwrap();
+    assert_eq!(rows(&of_a, "SELECT count(*) FROM own").await, [["3"]]);
+}
+
+/// What the lower server leaves out is a warning of the upper one's answer.
+#[tokio::test]
+async fn warnings_come_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let (a, _b, _of_a, of_b) = pair(dir.path()).await;
+    of_b.batch_execute(
+        "DROP FOREIGN TABLE m__a__0; CREATE FOREIGN TABLE m__a__0 (id int) SERVER a OPTIONS (table_name 'own');
+         CREATE SERVER gone FOREIGN DATA WRAPPER tidemill_fdw OPTIONS (host '127.0.0.1', port '1', dbname 'tidemill');
+         CREATE USER MAPPING FOR PUBLIC SERVER gone;
+         CREATE FOREIGN TABLE m__gone__0 (id int) SERVER gone;
+         ALTER FOREIGN TABLE m OPTIONS (ADD on_dead_node 'skip')",
+    )
+    .await
+    .unwrap();
+    let mut wire = Wire::connect(a.port, "tidemill");
+    for query in [
+        "SELECT count(*) FROM m",
+        "SELECT count(*) FROM (SELECT id FROM m) AS x",
+        "UPDATE m SET id = 5 WHERE id = 2",
+    ] {
+        let answer = wire.query(query);
+        assert_eq!(answer.error, None, "{query}");
+        let [warning] = answer.notices.as_slice() else { panic!("{query}: one warning: {answer:?}") };
+        assert_eq!((warning.get('S'), warning.get('C')), ("WARNING", "01000"), "{query}");
+        assert!(warning.get('M').contains("/gone/"), "{query}: {answer:?}");
+        assert_eq!(warning.get('W'), "server \"b\"", "{query}");
+    }
 }

@@ -12,16 +12,16 @@ use crate::proxy::{Mode, Proxy};
 use crate::server::{Server, failure, rows};
 
 /// Three nodes in one PostgreSQL, the second behind a proxy.
-struct Setting {
+pub struct Setting {
     _node: Postgres,
-    remote: Client,
-    proxy: Proxy,
-    server: Server,
-    client: Client,
+    pub remote: Client,
+    pub proxy: Proxy,
+    pub server: Server,
+    pub client: Client,
     dir: tempfile::TempDir,
 }
 
-async fn start() -> Option<Setting> {
+pub async fn start() -> Option<Setting> {
     let node = Postgres::start()?;
     let config = format!("host=127.0.0.1 port={} user=postgres", node.port);
     let (remote, connection) = tokio_postgres::connect(&config, NoTls).await.unwrap();
@@ -53,7 +53,7 @@ async fn start() -> Option<Setting> {
 }
 
 /// How many rows each node has.
-async fn counts(remote: &Client) -> Vec<String> {
+pub async fn counts(remote: &Client) -> Vec<String> {
     let counts =
         "SELECT (SELECT count(*) FROM n1.m), (SELECT count(*) FROM n2.m), (SELECT count(*) FROM n3.m)";
     rows(remote, counts).await.remove(0)
@@ -143,9 +143,8 @@ async fn what_one_node_refuses_is_on_none() {
         ("INSERT INTO t1 (id) VALUES (1)", "23505", "duplicate key"),
         ("INSERT INTO m (id) VALUES (99), (1 / 0)", "22012", "division by zero"),
         ("INSERT INTO m (nope) VALUES (1)", "42703", "column \"nope\" of relation \"m\" does not exist"),
-        ("BEGIN; INSERT INTO m (id) VALUES (99)", "25001", "cannot run inside a transaction block"),
         (
-            "ROLLBACK; BEGIN READ ONLY; COMMIT; SET default_transaction_read_only = on; INSERT INTO m (id) VALUES (99)",
+            "BEGIN READ ONLY; COMMIT; SET default_transaction_read_only = on; INSERT INTO m (id) VALUES (99)",
             "25006",
             "read-only",
         ),

@@ -16,7 +16,7 @@ struct Setting {
     _dir: tempfile::TempDir,
 }
 
-const HIST: &str = "eid text, site int, at timestamp, v float8, n int, cost numeric(20, 4), free numeric, b bigint, d interval";
+const HIST: &str = "eid text, site int, at timestamp, v float8, n int, cost numeric(20, 4), free numeric, b bigint, d interval, day date";
 
 async fn start() -> Option<Setting> {
     let node = Postgres::start()?;
@@ -33,7 +33,7 @@ async fn start() -> Option<Setting> {
              INSERT INTO n{i}.hist SELECT 'sensor ' || x % 40, x % 3, timestamp '2020-01-01' + x * interval '7 minutes',
                  CASE WHEN x % 11 <> 0 THEN x * 0.25 END, x % 17, CASE WHEN x % 13 <> 0 THEN (x % 97) / 8.0 END,
                  CASE x WHEN 2000 THEN 'NaN' ELSE round((x % 23) / 4.0, x % 4) END, x * 3000000000000000,
-                 (x % 5) * interval '10 days' - (x % 3) * interval '1 hour'
+                 (x % 5) * interval '10 days' - (x % 3) * interval '1 hour', date '2020-01-01' + x % 9
              FROM generate_series({i}, 3000, 3) AS x"
         );
         remote.batch_execute(&there).await.unwrap();
@@ -204,6 +204,12 @@ async fn numerics_are_compared_and_folded_on_the_servers() {
             "SELECT sum(free), avg(b), stddev(n), variance(cost), min(free), bit_and(n) FROM hist WHERE n > 100",
             r#"SELECT count("free"), coalesce(sum("free"), 0), coalesce(sum("b"), 0), count("b"), count("n"), coalesce(sum(CAST("n" AS numeric)), 0), coalesce(sum(CAST("n" AS numeric) * CAST("n" AS numeric)), 0), count("cost"), coalesce(sum("cost"), 0), coalesce(sum("cost" * "cost"), 0), min("free"), bit_and("n") FROM "n1"."hist" WHERE ("n" > 100)"#,
         ),
+        // An index on the day would serve.
+        (
+            "SELECT sum(n) FROM hist WHERE day < date '2020-01-03' + interval '1 day' AND timestamp '2020-01-02' <= day",
+            r#"SELECT sum("n"), false FROM "n1"."hist" WHERE ("day" < '2020-01-04 00:00:00'::timestamp without time zone) AND ("day" >= '2020-01-02 00:00:00'::timestamp without time zone)"#,
+        ),
+        ("SELECT max(at) FROM hist WHERE n = 3000000000 OR n IN (1::bigint, 2, 3, 4)", r#"?"#),
         // How floats are summed is not told.
         ("SELECT round(stddev(v)::numeric, 6) FROM hist", r#"SELECT "v" FROM "n1"."hist""#),
     ] {

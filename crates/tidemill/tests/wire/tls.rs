@@ -9,7 +9,7 @@ use crate::postgres::Postgres;
 use crate::server::{Server, failure, rows};
 
 /// Two authorities, and a certificate of the first for `localhost`.
-fn make_certificates(dir: &Path) -> bool {
+pub fn make_certificates(dir: &Path) -> bool {
     let script = "set -e
         for ca in ca other; do
             openssl req -x509 -newkey rsa:2048 -nodes -keyout $ca.key -out $ca.crt -subj /CN=$ca -days 30 -addext basicConstraints=critical,CA:TRUE

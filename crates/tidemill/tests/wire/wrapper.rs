@@ -8,6 +8,10 @@ mod mysql;
 mod query;
 mod row;
 mod sqlite;
+mod stranger;
+mod write;
+
+use std::time::{Duration, Instant};
 
 use tokio_postgres::Client;
 
@@ -16,6 +20,9 @@ use query::Queries;
 
 /// Random queries of one test.
 const QUERIES: usize = 100;
+
+/// In which a test that goes well is over many times.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server of ours.
 struct Ours {
@@ -38,6 +45,19 @@ impl Ours {
 
     async fn run(&self, sql: &str) {
         self.client.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+    }
+
+    /// Waits until a query has this answer.
+    async fn until(&self, query: &str, wanted: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let found = rows(&self.client, query).await;
+            if found == [[wanted]] {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{query} is {found:?} and does not become {wanted}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     /// What is asked for a query there.

@@ -3,11 +3,13 @@
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::Ours;
 use crate::server::rows as read;
+use crate::tls::make_certificates;
 
 const START_MAX: Duration = Duration::from_secs(60);
 const PROGRAM: &str = "/usr/bin/influxd";
@@ -16,7 +18,20 @@ const PROGRAM: &str = "/usr/bin/influxd";
 pub struct Influx {
     process: Child,
     pub port: u16,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
+}
+
+fn launch(dir: &Path, port: u16, http: &str) -> Child {
+    let backup = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let place = dir.display();
+    let config = format!(
+        "reporting-disabled = true\nbind-address = \"127.0.0.1:{backup}\"\n[meta]\ndir = \"{place}/meta\"\n\
+         [data]\ndir = \"{place}/data\"\nwal-dir = \"{place}/wal\"\n[http]\nbind-address = \"127.0.0.1:{port}\"\n{http}"
+    );
+    let file = dir.join("influxdb.conf");
+    std::fs::write(&file, config).unwrap();
+    let mut run = Command::new(PROGRAM);
+    run.args(["run", "-config"]).arg(&file).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
 impl Influx {
@@ -27,31 +42,34 @@ impl Influx {
             return None;
         }
         let dir = tempfile::tempdir().unwrap();
-        let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let (port, backup) = (free(), free());
-        let place = dir.path().display();
-        let config = format!(
-            "reporting-disabled = true\nbind-address = \"127.0.0.1:{backup}\"\n[meta]\ndir = \"{place}/meta\"\n\
-             [data]\ndir = \"{place}/data\"\nwal-dir = \"{place}/wal\"\n[http]\nbind-address = \"127.0.0.1:{port}\"\n"
-        );
-        let file = dir.path().join("influxdb.conf");
-        std::fs::write(&file, config).unwrap();
-        let process = Command::new(PROGRAM)
-            .args(["run", "-config"])
-            .arg(&file)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut influx = Influx { process, port, _dir: dir };
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut influx = Influx { process: launch(dir.path(), port, ""), port, dir };
+        influx.wait_until_up();
+        influx.post("/query?q=CREATE%20DATABASE%20d", "");
+        Some(influx)
+    }
+
+    fn wait_until_up(&mut self) {
         let deadline = Instant::now() + START_MAX;
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert_eq!(influx.process.try_wait().unwrap(), None, "InfluxDB ended before it was ready");
+        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            assert_eq!(self.process.try_wait().unwrap(), None, "InfluxDB ended before it was ready");
             assert!(Instant::now() < deadline, "InfluxDB did not start in {START_MAX:?}");
             std::thread::sleep(Duration::from_millis(50));
         }
-        influx.post("/query?q=CREATE%20DATABASE%20d", "");
-        Some(influx)
+    }
+
+    /// The same server with HTTPS, by the certificate of this folder.
+    pub fn encrypt(&mut self, certificates: &Path) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+        let file = |name: &str| certificates.join(name).display().to_string();
+        let https = format!(
+            "https-enabled = true\nhttps-certificate = \"{}\"\nhttps-private-key = \"{}\"\n",
+            file("server.crt"),
+            file("server.key")
+        );
+        self.process = launch(self.dir.path(), self.port, &https);
+        self.wait_until_up();
     }
 
     fn post(&self, path: &str, body: &str) {
@@ -309,5 +327,85 @@ async fn what_is_wrong_is_told() {
         ),
     ] {
         ours.check_failure(query, state, message).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_written_is_there() {
+    let Some((ours, node)) = start().await else { return };
+    let table = |name: &str, tags: &str| {
+        format!("CREATE FOREIGN TABLE {name} ({COLUMNS}) SERVER s OPTIONS (\"table\" 'w x', tags '{tags}')")
+    };
+    ours.run(&table("w", "sensor, unit")).await;
+    ours.run(&format!("CREATE TABLE here ({COLUMNS})")).await;
+    for insert in [
+        r#"INSERT INTO TABLE VALUES ('2020-01-01', 'a,b=c d', NULL, 1.5, 9007199254740993, true, E'say "x" \\ y\nz'),
+            ('2020-01-01 00:00:01.000001', NULL, 'V', -0.25, NULL, false, ''), ('1960-01-01', 'é', 'V', 1e300, -7, NULL, NULL)"#,
+        "INSERT INTO TABLE (v, time) SELECT x, timestamp '2021-01-01' + x * interval '1 second' FROM generate_series(1, 20000) AS x",
+        "BEGIN; INSERT INTO TABLE (time, n) VALUES ('2022-01-01', 1); ROLLBACK",
+        "BEGIN; INSERT INTO TABLE (time, n) VALUES ('2022-01-02', 2); COMMIT",
+    ] {
+        for name in ["w", "here"] {
+            ours.run(&insert.replace("TABLE", name)).await;
+        }
+    }
+    let all = "SELECT * FROM TABLE ORDER BY time";
+    let there = read(&ours.client, &all.replace("TABLE", "w")).await;
+    assert_eq!(there, read(&ours.client, &all.replace("TABLE", "here")).await);
+    ours.run("CREATE FOREIGN TABLE wrong (time timestamp, v bigint) SERVER s OPTIONS (\"table\" 'w x')")
+        .await;
+    for (sql, state, message) in [
+        ("INSERT INTO w (sensor) VALUES ('a')", "23502", "has no field that is not null"),
+        ("INSERT INTO w (v) VALUES ('NaN')", "22003", "InfluxDB has no such number"),
+        ("INSERT INTO w (v, sensor) VALUES (1, '')", "22003", "a tag that is empty"),
+        (
+            "INSERT INTO wrong VALUES ('2020-01-01', 5)",
+            "HV000",
+            "server \"s\": partial write: field type conflict",
+        ),
+        ("UPDATE w SET v = 1 WHERE n = 2", "0A000", "only takes rows that are inserted"),
+        ("DELETE FROM w", "0A000", "only takes rows that are inserted"),
+        ("INSERT INTO w (v) VALUES (1) RETURNING v", "0A000", "RETURNING is not supported"),
+    ] {
+        ours.check_failure(sql, state, message).await;
+    }
+    let state = "SELECT state FROM tidemill.nodes WHERE server = 's'";
+    ours.until(state, "up").await;
+    drop(node);
+    ours.until(state, "down").await;
+    ours.check_failure("SELECT * FROM w", "08001", "could not connect to server \"s\"").await;
+}
+
+#[tokio::test]
+async fn https_verifies_the_certificate() {
+    let Some((ours, mut node)) = start().await else { return };
+    node.write("m v=1.5 1");
+    let dir = tempfile::tempdir().unwrap();
+    if !make_certificates(dir.path()) {
+        println!("skipped: no certificates could be made (install openssl)");
+        return;
+    }
+    node.encrypt(dir.path());
+    let root = |name: &str| format!("sslrootcert '{}'", dir.path().join(name).display());
+    for (host, options, state) in [
+        ("https://localhost", root("ca.crt"), ""),
+        ("https://127.0.0.1", format!("sslmode 'verify-ca', {}", root("ca.crt")), ""),
+        ("https://127.0.0.1", "sslmode 'require'".to_string(), ""),
+        ("https://127.0.0.1", root("ca.crt"), "08001"),
+        ("https://localhost", root("other.crt"), "08001"),
+        ("https://localhost", "connect_timeout '5'".to_string(), "22023"),
+        ("http://localhost", "connect_timeout '5'".to_string(), "HV000"),
+    ] {
+        ours.run(&format!(
+            "DROP SERVER IF EXISTS safe CASCADE;
+             CREATE SERVER safe FOREIGN DATA WRAPPER influxdb_fdw OPTIONS (host '{host}', port '{}', dbname 'd', {options});
+             CREATE FOREIGN TABLE m (v float8) SERVER safe",
+            node.port
+        ))
+        .await;
+        match state {
+            "" => assert_eq!(read(&ours.client, "SELECT v FROM m").await, [["1.5"]], "{host} {options}"),
+            state => ours.check_failure("SELECT v FROM m", state, "").await,
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,7 @@ use mysql_async::{Conn, OptsBuilder};
 use super::Ours;
 use super::row::{COLUMNS, inserts, rows};
 use crate::server::rows as read;
+use crate::tls::make_certificates;
 
 const START_MAX: Duration = Duration::from_secs(60);
 const PROGRAM: &str = "/usr/sbin/mariadbd";
@@ -25,21 +27,33 @@ pub struct Mariadb {
 impl Mariadb {
     /// `None` when there is no MariaDB here, and then says so.
     pub async fn start() -> Option<Self> {
+        Self::start_with(None).await
+    }
+
+    /// With TLS, if there is a folder with a certificate.
+    async fn start_with(certificates: Option<&Path>) -> Option<Self> {
         if !std::path::Path::new(PROGRAM).exists() {
             println!("skipped: no {PROGRAM} found (apt-get install mariadb-server)");
             return None;
         }
         let dir = tempfile::tempdir().unwrap();
+        for name in ["server.crt", "server.key"] {
+            if let Some(certificates) = certificates {
+                std::fs::copy(certificates.join(name), dir.path().join(name)).unwrap();
+            }
+        }
         let is_root = std::fs::metadata(dir.path()).unwrap().uid() == 0;
         let user = if is_root { "mysql" } else { "" };
         if is_root {
-            assert!(Command::new("chown").arg("mysql").arg(dir.path()).status().unwrap().success());
+            assert!(Command::new("chown").args(["-R", "mysql"]).arg(dir.path()).status().unwrap().success());
         }
         let data = dir.path().join("data");
         let mut install = Command::new("mariadb-install-db");
         install
             .arg("--no-defaults")
             .arg(format!("--datadir={}", data.display()))
+            // Servers that share one take each other's temporary tables away.
+            .arg(format!("--tmpdir={}", dir.path().display()))
             .args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
         if is_root {
             install.arg(format!("--user={user}"));
@@ -57,10 +71,15 @@ impl Mariadb {
         serve
             .arg("--no-defaults")
             .arg(format!("--datadir={}", data.display()))
+            .arg(format!("--tmpdir={}", dir.path().display()))
             .arg(format!("--socket={}", dir.path().join("s").display()))
             .arg(format!("--port={port}"))
             .arg(format!("--init-file={}", init.display()))
             .args(["--bind-address=127.0.0.1", "--skip-name-resolve", "--innodb-flush-log-at-trx-commit=0"]);
+        if certificates.is_some() {
+            serve.arg(format!("--ssl-cert={}", dir.path().join("server.crt").display()));
+            serve.arg(format!("--ssl-key={}", dir.path().join("server.key").display()));
+        }
         if is_root {
             serve.arg(format!("--user={user}"));
         }
@@ -315,7 +334,8 @@ async fn connections_are_used_again_or_ended() {
     }
     let others =
         "SELECT count(*) FROM information_schema.processlist WHERE user = 'u' AND id <> connection_id()";
-    assert_eq!(remote.query_first::<i64, _>(others).await.unwrap(), Some(1));
+    // One serves the queries, one is the probe's.
+    assert!(remote.query_first::<i64, _>(others).await.unwrap() <= Some(2));
     ours.run("SET statement_timeout = 300").await;
     ours.check_failure("SELECT * FROM slow", "57014", "statement timeout").await;
     ours.run("RESET statement_timeout").await;
@@ -330,4 +350,131 @@ async fn connections_are_used_again_or_ended() {
         remote.query_drop(format!("KILL {id}")).await.unwrap();
     }
     assert_eq!(read(&ours.client, "SELECT count(*) FROM f").await, [["1"]]);
+}
+
+#[tokio::test]
+async fn what_is_written_is_there() {
+    let Some((ours, _node, _remote)) = start().await else { return };
+    // The table has a character set of its own, which has fewer letters than ours.
+    ours.compare_writes("f").await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_kept_is_refused() {
+    let Some((ours, _node, mut remote)) = start().await else { return };
+    remote
+        .query_drop(
+            "CREATE TABLE k (id INT PRIMARY KEY AUTO_INCREMENT, small TINYINT, t VARCHAR(3) CHARACTER SET latin1 NOT NULL, x FLOAT,
+                 at DATETIME, n DECIMAL(4,1), CHECK (small <> 9))",
+        )
+        .await
+        .unwrap();
+    ours.run(
+        "CREATE FOREIGN TABLE k (id int, small int, t text, x float8, at timestamp, n numeric) SERVER s OPTIONS (dbname 'd');
+         CREATE FOREIGN TABLE wrong (id int, t int) SERVER s OPTIONS (dbname 'd', table_name 'k');
+         CREATE FOREIGN TABLE gone (id int) SERVER s OPTIONS (dbname 'd')",
+    )
+    .await;
+    ours.run("INSERT INTO k VALUES (0, 1, 'abc', 0.5, '2020-01-01 12:00:00', 12.5)").await;
+    assert_eq!(
+        read(&ours.client, "SELECT * FROM k").await,
+        [["0", "1", "abc", "0.5", "2020-01-01 12:00:00", "12.5"]]
+    );
+    for (sql, state, message) in [
+        ("INSERT INTO k (id, t, small) VALUES (2, 't', 1000)", "22003", "server \"s\": Out of range value"),
+        ("INSERT INTO k (id, t) VALUES (2, 'four')", "22001", "server \"s\": Data too long"),
+        ("INSERT INTO k (id, t) VALUES (2, '漢')", "22P05", "server \"s\": Incorrect string value"),
+        ("INSERT INTO k (id, t, x) VALUES (2, 't', 0.1)", "22003", "rounded to a float of four bytes"),
+        ("INSERT INTO k (id, t, x) VALUES (2, 't', 'Infinity')", "22003", "MySQL has no infinity"),
+        (
+            "INSERT INTO k (id, t, at) VALUES (2, 't', '2020-01-01 00:00:00.5')",
+            "22003",
+            "has 0 digits of a second",
+        ),
+        (
+            "INSERT INTO k (id, t, at) VALUES (2, 't', '0044-03-15 BC')",
+            "22007",
+            "server \"s\": Incorrect datetime value",
+        ),
+        ("INSERT INTO k (id, t, n) VALUES (2, 't', 5000)", "22003", "server \"s\": Out of range value"),
+        ("INSERT INTO k (id) VALUES (2)", "23502", "server \"s\": Column 't' cannot be null"),
+        ("INSERT INTO k (id, t, small) VALUES (2, 't', 9)", "23514", "server \"s\": CONSTRAINT"),
+        ("INSERT INTO k (id, t) VALUES (2, 'a'), (0, 'b')", "23505", "server \"s\": Duplicate entry"),
+        (
+            "INSERT INTO wrong VALUES (1, 2)",
+            "HV004",
+            "column \"t\" of foreign table \"wrong\" is of type integer",
+        ),
+        ("INSERT INTO gone VALUES (1)", "42P01", "foreign table \"gone\" does not fit server \"s\""),
+        ("UPDATE k SET small = id, id = small", "0A000", "this UPDATE cannot be left to the servers"),
+        (
+            "INSERT INTO k (id, t) VALUES (1, 'a') RETURNING id",
+            "0A000",
+            "RETURNING is not supported by the server of node /s/",
+        ),
+        (
+            "INSERT INTO k (id, t) VALUES (1, 'a') ON CONFLICT DO NOTHING",
+            "0A000",
+            "ON CONFLICT is not supported",
+        ),
+    ] {
+        ours.check_failure(sql, state, message).await;
+    }
+    assert_eq!(read(&ours.client, "SELECT id FROM k").await, [["0"]]);
+    ours.run("CREATE FOREIGN TABLE made (a bigint NOT NULL, b numeric(10,2), c timestamptz, d bytea, e varchar(9), f json) SERVER s OPTIONS (dbname 'd');
+              SET timezone = 'UTC'; CREATE DATASOURCE TABLE made")
+        .await;
+    ours.run("INSERT INTO made VALUES (1, 1.10, '2020-01-01 12:00:00.5+02', '\\x00ff', '漢', '{\"x\": 1}')")
+        .await;
+    assert_eq!(
+        read(&ours.client, "SELECT * FROM made").await,
+        [["1", "1.10", "2020-01-01 10:00:00.5+00", "\\x00ff", "漢", "{\"x\": 1}"]]
+    );
+    ours.check_failure("BEGIN; DROP DATASOURCE TABLE made", "25001", "cannot run inside").await;
+    ours.run("ROLLBACK; DROP DATASOURCE TABLE made").await;
+}
+
+#[tokio::test]
+async fn a_server_that_ends_is_found_out() {
+    let Some((ours, node, remote)) = start().await else { return };
+    let state = "SELECT state FROM tidemill.nodes WHERE server = 's'";
+    ours.until(state, "up").await;
+    drop((remote, node));
+    ours.until(state, "down").await;
+    ours.check_failure("SELECT * FROM f", "08001", "could not connect to server \"s\"").await;
+}
+
+#[tokio::test]
+async fn connections_are_encrypted() {
+    let dir = tempfile::tempdir().unwrap();
+    if !make_certificates(dir.path()) {
+        println!("skipped: no certificates could be made (install openssl)");
+        return;
+    }
+    let Some(node) = Mariadb::start_with(Some(dir.path())).await else { return };
+    let ours = Ours::start().await;
+    let file = |name: &str| dir.path().join(name).display().to_string();
+    let query = "SELECT variable_value <> '' FROM status WHERE variable_name = 'SSL_CIPHER'";
+    for (host, options, wanted) in [
+        ("localhost", String::new(), Ok("f")),
+        ("localhost", format!(", ssl_ca '{}'", file("ca.crt")), Ok("t")),
+        ("127.0.0.1", format!(", ssl_ca '{}'", file("ca.crt")), Err("08001")),
+        ("localhost", format!(", ssl_ca '{}'", file("other.crt")), Err("08001")),
+        ("localhost", format!(", ssl_ca '{}'", file("nope.crt")), Err("22023")),
+        ("localhost", format!(", ssl_cert '{}'", file("ca.crt")), Err("22023")),
+    ] {
+        ours.run(&format!(
+            "DROP SERVER IF EXISTS safe CASCADE;
+             CREATE SERVER safe FOREIGN DATA WRAPPER mysql_fdw OPTIONS (host '{host}', port '{}'{options});
+             CREATE USER MAPPING FOR PUBLIC SERVER safe OPTIONS (username 'u', password 'p');
+             CREATE FOREIGN TABLE status (variable_name text, variable_value text) SERVER safe
+                 OPTIONS (dbname 'information_schema', table_name 'SESSION_STATUS')",
+            node.port
+        ))
+        .await;
+        match wanted {
+            Ok(wanted) => assert_eq!(read(&ours.client, query).await, [[wanted]], "{options}"),
+            Err(state) => ours.check_failure(query, state, "").await,
+        }
+    }
 }

@@ -235,3 +235,97 @@ async fn a_query_that_is_given_up_ends() {
     assert!(others() > 0);
     assert_eq!(read(&ours.client, "SELECT 1").await, [["1"]]);
 }
+
+#[tokio::test]
+async fn what_is_written_is_there() {
+    let (ours, remote) = start("UTF-8").await;
+    ours.run(&format!("CREATE FOREIGN TABLE f ({COLUMNS}) SERVER s")).await;
+    ours.compare_writes("f").await;
+    let kinds = "SELECT DISTINCT typeof(id) || typeof(x) || typeof(name) || typeof(ok) || typeof(at) FROM f
+                 WHERE id < 300 AND x IS NOT NULL AND name IS NOT NULL AND ok IS NOT NULL AND at IS NOT NULL";
+    let found: String = remote.query_row(kinds, [], |row| row.get(0)).unwrap();
+    assert_eq!(found, "integerrealtextintegertext");
+    for (sql, wanted) in [
+        ("INSERT INTO f (id, name) VALUES (50000, 'a') RETURNING id + 1, name", vec![vec!["50001", "a"]]),
+        ("UPDATE f SET ok = true WHERE id = 50000 RETURNING ok, day", vec![vec!["t", "NULL"]]),
+        ("DELETE FROM f WHERE id = 50000 RETURNING name", vec![vec!["a"]]),
+    ] {
+        assert_eq!(read(&ours.client, sql).await, wanted, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_kept_is_refused() {
+    let (ours, remote) = start("UTF-8").await;
+    remote
+        .execute_batch(
+            "CREATE TABLE k (id INTEGER PRIMARY KEY, x REAL, n NUMERIC, e INTEGER, t TEXT NOT NULL, c TEXT CHECK (c <> 'no'))",
+        )
+        .unwrap();
+    ours.run(
+        "CREATE FOREIGN TABLE k (id int, x float8, n numeric, e timestamp OPTIONS (column_type 'INT'), t text, c text) SERVER s;
+         CREATE FOREIGN TABLE wrong (id int, t int) SERVER s OPTIONS (\"table\" 'k');
+         CREATE FOREIGN TABLE gone (id int) SERVER s",
+    )
+    .await;
+    ours.run("INSERT INTO k VALUES (1, 1.5, 12345678901234.5, '1970-01-02', 't', 'c')").await;
+    assert_eq!(
+        read(&ours.client, "SELECT * FROM k").await,
+        [["1", "1.5", "12345678901234.5", "1970-01-02 00:00:00", "t", "c"]]
+    );
+    for (sql, state, message) in [
+        ("INSERT INTO k (id, t, x) VALUES (2, 't', 'NaN')", "22003", "NaN is null there"),
+        ("INSERT INTO k (id, t, n) VALUES (2, 't', 12345678901234567.8)", "22003", "cannot be kept"),
+        (
+            "INSERT INTO k (id, t, e) VALUES (2, 't', '2020-01-01 00:00:00.5')",
+            "22003",
+            "no whole number of seconds",
+        ),
+        (
+            "INSERT INTO k (id, t) VALUES (2, 'a'), (1, 'b')",
+            "23505",
+            "server \"s\": UNIQUE constraint failed: k.id",
+        ),
+        ("INSERT INTO k (id) VALUES (2)", "23502", "server \"s\": NOT NULL constraint failed: k.t"),
+        ("INSERT INTO k (id, t, c) VALUES (2, 't', 'no')", "23514", "server \"s\": CHECK constraint failed"),
+        (
+            "INSERT INTO wrong VALUES (1, 2)",
+            "HV004",
+            "column \"t\" of foreign table \"wrong\" is of type integer",
+        ),
+        (
+            "INSERT INTO gone VALUES (1)",
+            "42P01",
+            "foreign table \"gone\" does not fit server \"s\": no such table: gone",
+        ),
+        ("UPDATE k SET t = upper(t)", "0A000", "this UPDATE cannot be left to the servers"),
+    ] {
+        ours.check_failure(sql, state, message).await;
+    }
+    let skipped = "INSERT INTO k (id, t) VALUES (1, 'x'), (3, 'y') ON CONFLICT DO NOTHING";
+    assert_eq!(ours.client.execute(skipped, &[]).await.unwrap(), 1);
+    assert_eq!(read(&ours.client, "SELECT id FROM k ORDER BY id").await, [["1"], ["3"]]);
+    // Somebody else writes: it is waited for, not for ever.
+    remote.execute_batch("BEGIN IMMEDIATE").unwrap();
+    ours.run("SET statement_timeout = 300").await;
+    ours.check_failure("INSERT INTO k (id, t) VALUES (4, 'z')", "57014", "statement timeout").await;
+    remote.execute_batch("COMMIT").unwrap();
+    ours.run("RESET statement_timeout; INSERT INTO k (id, t) VALUES (4, 'z')").await;
+}
+
+/// The file of a server that was found and is gone.
+#[tokio::test]
+async fn a_file_that_is_not_there_is_a_server_that_is_down() {
+    let (ours, remote) = start("UTF-8").await;
+    let path = ours.path("s.db");
+    let state = "SELECT state FROM tidemill.nodes WHERE server = 's'";
+    ours.until(state, "up").await;
+    drop(remote);
+    std::fs::rename(&path, ours.path("elsewhere")).unwrap();
+    ours.until(state, "down").await;
+    ours.run("CREATE FOREIGN TABLE f (id int) SERVER s").await;
+    ours.check_failure("SELECT * FROM f", "08001", "could not connect to server \"s\"").await;
+    std::fs::rename(ours.path("elsewhere"), &path).unwrap();
+    ours.until(state, "up").await;
+    assert_eq!(read(&ours.client, "SELECT count(*) FROM f").await, [["0"]]);
+}

@@ -1,0 +1,119 @@
+//! New tables on servers that are filled in one transaction a server: all of them, or none.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::record_batch::RecordBatch;
+use tidemill_sql::{Result, SqlError};
+use tokio::runtime::Handle;
+
+use crate::definition;
+use crate::write::{Target, Writing};
+
+/// How long it may take to take the tables of a migration away that was given up.
+const DISCARD_MAX: Duration = Duration::from_secs(10);
+
+/// Tables that are being filled. Unless they are [kept](Migration::keep), they go with it.
+pub struct Migration {
+    writing: Writing,
+    targets: Vec<Target>,
+    made: Made,
+}
+
+impl Migration {
+    /// Makes the tables; `table` is what is migrated.
+    pub async fn begin(table: &str, targets: Vec<Target>) -> Result<Self> {
+        let writing = Writing::new(table, targets.clone(), true, &Arc::default());
+        let mut migration = Self { writing, targets, made: Made(vec![]) };
+        for target in migration.targets.clone() {
+            if let Err(error) = migration.make(&target).await {
+                return Err(migration.discard(error).await);
+            }
+        }
+        Ok(migration)
+    }
+
+    async fn make(&mut self, target: &Target) -> Result<()> {
+        let dialect = target.connector.capabilities().dialect;
+        let create = definition::create(&target.table, dialect, false)?;
+        if dialect.undoes_definitions() {
+            let transaction = self.writing.transactions().begin(&target.node, &target.connector).await?;
+            return transaction.execute(&create).await.map(drop);
+        }
+        definition::carry_out(&target.connector, &create).await?;
+        self.made.0.push(target.clone());
+        Ok(())
+    }
+
+    /// Rows with the columns of the tables by name are dealt out in turn.
+    pub async fn insert(&mut self, rows: &RecordBatch) -> Result<()> {
+        self.writing.insert(rows).await
+    }
+
+    /// How many rows each of the tables has got.
+    pub fn rows(&self) -> impl Iterator<Item = (&Target, u64)> {
+        self.writing.rows_by_node()
+    }
+
+    /// The servers commit.
+    pub async fn commit(&mut self) -> Result<()> {
+        let committed = self.writing.commit().await;
+        let transactions = self.writing.transactions();
+        for target in &self.targets {
+            let is_made = |made: &Target| made.node == target.node && made.table == target.table;
+            let open = transactions.find(&target.connector);
+            if open.is_some_and(|open| open.is_committed()) && !self.made.0.iter().any(is_made) {
+                self.made.0.push(target.clone());
+            }
+        }
+        committed
+    }
+
+    /// The tables stay.
+    pub fn keep(mut self) {
+        self.made.0.clear();
+    }
+
+    /// Takes away what was made. The error is the one for which that is, with what could not be taken away.
+    pub async fn discard(mut self, error: SqlError) -> SqlError {
+        let left = discard(std::mem::take(&mut self.made.0)).await;
+        if left.is_empty() {
+            return error;
+        }
+        let before = error.detail.as_ref().map(|before| format!("{before}\n")).unwrap_or_default();
+        error.with_detail(format!("{before}Tables that could not be dropped: {}", left.join("; ")))
+    }
+}
+
+/// Tables that were made, and that no rollback takes away.
+struct Made(Vec<Target>);
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        let made = std::mem::take(&mut self.0);
+        let (false, Ok(runtime)) = (made.is_empty(), Handle::try_current()) else { return };
+        // It has a deadline, so it needs no owner.
+        runtime.spawn(async move {
+            let left = discard(made).await;
+            if !left.is_empty() {
+                tracing::warn!(?left, "tables of a migration that was given up are left");
+            }
+        });
+    }
+}
+
+/// Drops tables; those that could not be dropped, and why.
+async fn discard(made: Vec<Target>) -> Vec<String> {
+    let mut left = Vec::new();
+    for target in made {
+        let drop = definition::drop(&target.table, target.connector.capabilities().dialect, true);
+        let dropped = definition::carry_out(&target.connector, &drop);
+        let cause = match tokio::time::timeout(DISCARD_MAX, dropped).await {
+            Ok(Ok(())) => continue,
+            Ok(Err(error)) => error.message.clone(),
+            Err(_) => "timeout expired".to_string(),
+        };
+        left.push(format!("{} on node {}: {cause}", drop.relation, target.node));
+    }
+    left
+}

@@ -1,0 +1,287 @@
+//! Transactions on servers: one a server, for a statement or for a block of them.
+//!
+//! What a block writes to a server is one transaction there, which what the block reads of it sees as well. It is
+//! committed with the block. Savepoints are made there when they are needed: at the first use of the transaction after them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use datafusion::error::DataFusionError;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::future::try_join_all;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use parking_lot::Mutex;
+use tidemill_sql::{Result, SqlError, SqlState};
+use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
+
+use crate::connector::{Answer, Connector, Insertion, RemoteQuery, Writer};
+
+/// The transactions that a statement, or a block, has begun. A query of a block finds them as an extension of its
+/// session's configuration.
+#[derive(Debug, Default)]
+pub struct Transactions {
+    /// More statements are to come.
+    is_block: bool,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    transactions: Vec<Arc<Transaction>>,
+    /// Savepoints that the block has.
+    savepoints: usize,
+}
+
+impl Transactions {
+    /// Of a block that has so many savepoints; otherwise of statements that are all there at once.
+    pub fn new(is_block: bool, savepoints: usize) -> Self {
+        Self { is_block, open: Mutex::new(Open { transactions: vec![], savepoints }) }
+    }
+
+    /// The transaction on a server, if one was begun.
+    pub fn find(&self, connector: &Arc<dyn Connector>) -> Option<Arc<Transaction>> {
+        let open = self.open.lock();
+        open.transactions.iter().find(|known| Arc::ptr_eq(&known.connector, connector)).cloned()
+    }
+
+    /// The transaction on the server of a node, which is begun unless it has been.
+    pub async fn begin(&self, node: &str, connector: &Arc<dyn Connector>) -> Result<Arc<Transaction>> {
+        if let Some(known) = self.find(connector) {
+            return Ok(known);
+        }
+        let writer = connector.begin(self.is_block).await?;
+        let mut open = self.open.lock();
+        let due = Due { kept: 0, wanted: open.savepoints, undone_to: None };
+        let new = Arc::new(Transaction {
+            node: node.to_string(),
+            connector: Arc::clone(connector),
+            course: AsyncMutex::new(Course { writer, rows: 0, savepoints: 0, is_busy: false }),
+            due: Mutex::new(due),
+            is_committed: AtomicBool::new(false),
+        });
+        open.transactions.push(Arc::clone(&new));
+        Ok(new)
+    }
+
+    /// The block has so many savepoints now, and keeps what was written after those that it had.
+    pub fn keep_savepoints(&self, count: usize) {
+        self.change(count, |due| due.kept = due.kept.min(count));
+    }
+
+    /// What was written after the last of the first `count` savepoints is undone.
+    pub fn undo_to_savepoint(&self, count: usize) {
+        self.change(count, |due| due.undone_to = Some(due.undone_to.map_or(count, |n| n.min(count))));
+    }
+
+    fn change(&self, count: usize, change: impl Fn(&mut Due)) {
+        let mut open = self.open.lock();
+        open.savepoints = count;
+        for transaction in &open.transactions {
+            let mut due = transaction.due.lock();
+            due.wanted = count;
+            change(&mut due);
+        }
+    }
+
+    fn all(&self) -> Vec<Arc<Transaction>> {
+        self.open.lock().transactions.clone()
+    }
+
+    /// Returns when all servers have taken what was written to them.
+    pub async fn flush(&self) -> Result<()> {
+        let all = self.all();
+        try_join_all(all.iter().map(|transaction| transaction.flush())).await.map(drop)
+    }
+
+    /// Makes all of it last, one server after the other, once all have taken their part. An error that comes in between
+    /// tells which nodes are changed.
+    pub async fn commit(&self) -> Result<()> {
+        self.flush().await?;
+        let all = self.all();
+        for (place, transaction) in all.iter().enumerate() {
+            if let Err(error) = transaction.commit().await {
+                return Err(half_committed(&all, place, error).await);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Some nodes have their part, others do not.
+async fn half_committed(all: &[Arc<Transaction>], failed: usize, error: SqlError) -> SqlError {
+    let (mut done, mut undone) = (Vec::new(), Vec::new());
+    for (place, transaction) in all.iter().enumerate() {
+        let rows = transaction.course.lock().await.rows;
+        if rows > 0 {
+            let side = if place < failed { &mut done } else { &mut undone };
+            side.push(format!("{} ({rows} rows)", transaction.node));
+        }
+    }
+    if done.is_empty() && undone.len() <= 1 {
+        return error;
+    }
+    let none = |nodes: Vec<String>| if nodes.is_empty() { "none".into() } else { nodes.join(", ") };
+    let detail = format!("Nodes that are changed: {}; not: {}.", none(done), none(undone));
+    let before = error.detail.as_ref().map(|before| format!("{before}\n")).unwrap_or_default();
+    error.with_detail(before + &detail)
+}
+
+/// A transaction on one server.
+pub struct Transaction {
+    /// By which errors name it.
+    node: String,
+    connector: Arc<dyn Connector>,
+    course: AsyncMutex<Course>,
+    due: Mutex<Due>,
+    is_committed: AtomicBool,
+}
+
+struct Course {
+    writer: Box<dyn Writer>,
+    /// Added and changed so far.
+    rows: u64,
+    /// That were made there.
+    savepoints: usize,
+    /// Something was begun; if it did not come to its end, nobody knows where the connection is.
+    is_busy: bool,
+}
+
+/// What has become of the block's savepoints since the transaction was used.
+#[derive(Debug, Clone, Copy)]
+struct Due {
+    /// Of those that it had, these are left.
+    kept: usize,
+    /// So many it is to have.
+    wanted: usize,
+    /// What was done after this one is undone.
+    undone_to: Option<usize>,
+}
+
+impl fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transaction").field("node", &self.node).finish_non_exhaustive()
+    }
+}
+
+impl Transaction {
+    pub async fn insert(&self, into: &Insertion, rows: &RecordBatch) -> Result<Answer> {
+        let mut course = self.ready().await?;
+        let answer = course.writer.insert(into, rows).await;
+        course.note(answer)
+    }
+
+    /// A statement that changes rows, or defines something.
+    pub async fn execute(&self, statement: &RemoteQuery) -> Result<Answer> {
+        let mut course = self.ready().await?;
+        let answer = course.writer.execute(statement).await;
+        course.note(answer)
+    }
+
+    pub async fn flush(&self) -> Result<()> {
+        let mut course = self.ready().await?;
+        let flushed = course.writer.flush().await;
+        course.is_busy = false;
+        flushed
+    }
+
+    async fn commit(&self) -> Result<()> {
+        self.course.lock().await.writer.commit().await?;
+        self.is_committed.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    pub fn is_committed(&self) -> bool {
+        self.is_committed.load(Ordering::Acquire)
+    }
+
+    /// The connection, with the savepoints that it is to have.
+    async fn ready(&self) -> Result<MutexGuard<'_, Course>> {
+        let mut course = self.course.lock().await;
+        if course.is_busy {
+            let message = format!("the transaction on node {} was interrupted", self.node);
+            return Err(SqlError::new(SqlState::IN_FAILED_SQL_TRANSACTION, message)
+                .with_hint("ROLLBACK ends the whole transaction."));
+        }
+        let due = {
+            let mut due = self.due.lock();
+            let now = *due;
+            *due = Due { kept: now.wanted, wanted: now.wanted, undone_to: None };
+            now
+        };
+        course.is_busy = true;
+        course.catch_up(due).await?;
+        Ok(course)
+    }
+
+    /// The rows of a query as the transaction sees them. All of them come before the first is given out, because the
+    /// connection is needed for what is asked next.
+    pub fn rows(
+        self: Arc<Self>,
+        query: Arc<RemoteQuery>,
+        schema: SchemaRef,
+        counted: impl Fn(usize) + Send + 'static,
+    ) -> SendableRecordBatchStream {
+        let answered = async move {
+            // In a task of its own, so that the answer is read to its end even if nobody wants the rest.
+            let asked = tokio::spawn(async move {
+                let mut course = self.ready().await?;
+                let answer = course.writer.execute(&query).await;
+                course.is_busy = false;
+                answer
+            });
+            let answer = asked.await.map_err(|error| SqlError::internal(error.to_string()))??;
+            counted(answer.rows.iter().map(RecordBatch::get_array_memory_size).sum());
+            Ok::<_, SqlError>(answer)
+        };
+        let of_answer = Arc::clone(&schema);
+        let batches = stream::once(answered)
+            .map_err(|error| DataFusionError::External(Box::new(error)))
+            .map_ok(move |answer| stream::iter(batches(answer, &of_answer)))
+            .try_flatten();
+        Box::pin(RecordBatchStreamAdapter::new(schema, batches.boxed()))
+    }
+}
+
+/// Batches of the schema that is wanted; where no column is, the rows are counted.
+fn batches(answer: Answer, schema: &SchemaRef) -> Vec<datafusion::error::Result<RecordBatch>> {
+    let batch = |columns, rows: usize| {
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+    };
+    if schema.fields().is_empty() {
+        return vec![batch(vec![], usize::try_from(answer.count).unwrap_or(usize::MAX))];
+    }
+    answer.rows.into_iter().map(|rows| batch(rows.columns().to_vec(), rows.num_rows())).collect()
+}
+
+impl Course {
+    async fn catch_up(&mut self, due: Due) -> Result<()> {
+        if let Some(savepoint) = due.undone_to.filter(|savepoint| *savepoint <= self.savepoints) {
+            self.command("ROLLBACK TO SAVEPOINT", savepoint).await?;
+            self.savepoints = savepoint;
+        }
+        if due.kept < self.savepoints {
+            self.command("RELEASE SAVEPOINT", due.kept + 1).await?;
+            self.savepoints = due.kept;
+        }
+        while self.savepoints < due.wanted {
+            self.command("SAVEPOINT", self.savepoints + 1).await?;
+            self.savepoints += 1;
+        }
+        Ok(())
+    }
+
+    async fn command(&mut self, command: &str, savepoint: usize) -> Result<()> {
+        let statement = RemoteQuery::command(format!("{command} tidemill_{savepoint}"));
+        self.writer.execute(&statement).await.map(drop)
+    }
+
+    fn note(&mut self, answer: Result<Answer>) -> Result<Answer> {
+        self.is_busy = false;
+        answer.inspect(|answer| self.rows += answer.count)
+    }
+}

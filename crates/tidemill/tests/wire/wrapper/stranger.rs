@@ -1,0 +1,63 @@
+//! Servers that are something else than what they are said to be: one clear error, and the others are not harmed.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
+use rusqlite::Connection;
+
+use super::Ours;
+use crate::server::{failure, rows};
+
+/// Somebody who says this to whoever connects, and hangs up when that has said something.
+fn stranger(says: &'static [u8]) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        while let Ok((mut socket, _)) = listener.accept() {
+            drop(socket.write_all(says));
+            drop(socket.read(&mut [0; 1024]));
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn who_does_not_speak_the_protocol_is_told() {
+    let ours = Ours::start().await;
+    let path = ours.path("s.db");
+    let own = Connection::open(&path).unwrap();
+    own.execute_batch("CREATE TABLE f (id INTEGER); INSERT INTO f VALUES (1)").unwrap();
+    ours.run(&format!(
+        "CREATE SERVER own FOREIGN DATA WRAPPER sqlite_fdw OPTIONS (database '{path}');
+         CREATE FOREIGN TABLE f (id int) SERVER own"
+    ))
+    .await;
+    let talks: [&[u8]; 4] = [
+        b"220 mail.example.com ESMTP\r\n",
+        b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n",
+        &[0xff; 4096],
+        b"",
+    ];
+    for (place, says) in talks.into_iter().enumerate() {
+        for (wrapper, options, mapping) in [
+            ("postgres_fdw", "dbname 'd'", "user 'u'"),
+            ("tidemill_fdw", "dbname 'd'", "user 'u'"),
+            ("mysql_fdw", "init_command 'SET @a = 1'", "username 'u'"),
+            ("influxdb_fdw", "dbname 'd'", "user 'u'"),
+        ] {
+            let name = format!("{wrapper}_{place}");
+            let port = stranger(says);
+            ours.run(&format!(
+                "CREATE SERVER {name} FOREIGN DATA WRAPPER {wrapper} OPTIONS (host '127.0.0.1', port '{port}', connect_timeout '2', {options});
+                 CREATE USER MAPPING FOR PUBLIC SERVER {name} OPTIONS ({mapping});
+                 CREATE FOREIGN TABLE t_{name} (id int) SERVER {name}"
+            ))
+            .await;
+            let (state, message) = failure(&ours.client, &format!("SELECT * FROM t_{name}")).await;
+            let is_told = message.contains(&format!("\"{name}\""));
+            let is_http = wrapper == "influxdb_fdw" && place == 1;
+            assert!(is_told && (state == "08001" || is_http), "{name}: {state} {message}");
+        }
+    }
+    assert_eq!(rows(&ours.client, "SELECT id FROM f").await, [["1"]]);
+}
