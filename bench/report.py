@@ -73,6 +73,32 @@ def figure(case, figures):
     }
 
 
+def federation(case, taken, moved, dead):
+    """A line a query: the median of each contender, and Tidemill's beside its limit."""
+    names = list(next(iter(taken.values())))
+    lines = ["", f"{case.name}: {case.about}; ms", f"{'':32}" + "".join(f"{name:>14}" for name in names)]
+    goals = []
+    for query in case.queries:
+        medians = {name: statistics.median(values) for name, values in taken[query.name].items()}
+        lines.append(f"{query.name:32}" + "".join(f"{medians[name]:>14.1f}" for name in names))
+        if query.limit.of in medians:
+            ours, limit = medians["Tidemill"], query.limit.ms(medians)
+            reached = f"{ours:.1f} of {limit:.1f} ms, {ours / medians[query.limit.of]:.2f} times"
+            goals.append(_goal(f"{query.name}: {query.limit}", reached, ours <= limit))
+    rows, rows_max = moved
+    goals.append(_goal(f"rows moved by a join: at most {rows_max:,}", f"{rows:,}", rows <= rows_max))
+    healthy = None
+    for name, values in dead.items():
+        median = statistics.median(values)
+        lines.append(f"sum over {name:37}{median:>14.1f}")
+        healthy = median if healthy is None else healthy
+        if "not noticed" not in name:
+            goals.append(_goal(f"sum over {name}: at most 50 ms more", f"{median - healthy:.1f}", median <= healthy + 50))
+    lines += [f"  {_verdict(goal)} {goal['goal']}: {goal['reached']}" for goal in goals]
+    samples = {"samples": taken, "rows_moved": rows, "dead_node": dead}
+    return {"case": case.name, "about": case.about, **samples, "goals": goals, "text": "\n".join(lines)}
+
+
 def _goal(goal, reached, met):
     return {"goal": goal, "reached": reached, "met": met}
 

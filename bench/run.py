@@ -11,7 +11,9 @@ import subprocess
 import tempfile
 import time
 
+import federation
 import figure
+import generator
 import rate
 import report
 from measure import sample
@@ -32,6 +34,7 @@ class Bench:
         self.disk_rows = options.rows or (10_000_000 if options.quick else 100_000_000)
         self.restart_groups = 1_000_000 if options.quick else 10_000_000
         self.many_groups = 5_000_000 if options.quick else 50_000_000
+        self.node_rows = 300_000 if options.quick else 3_000_000
         self.postgres = Postgres(scratch)
 
     @contextlib.contextmanager
@@ -78,7 +81,7 @@ class Bench:
 
 def main():
     options = arguments()
-    cases = [*rate.CASES, *figure.CASES]
+    cases = [*rate.CASES, *figure.CASES, *generator.CASES, *federation.CASES]
     chosen = [case for case in cases if case.name.startswith(tuple(options.case))]
     if not chosen:
         raise SystemExit(f"no such case; there are {', '.join(case.name for case in cases)}")
@@ -94,6 +97,8 @@ def main():
         for case in chosen:
             if case in rate.CASES:
                 results.append(report.rate(case, bench.rate(case)))
+            elif case in federation.CASES:
+                results.append(report.federation(case, *case.run(bench)))
             else:
                 results.append(report.figure(case, case.run(bench)))
             print(results[-1].pop("text"), flush=True)

@@ -87,6 +87,10 @@ class Server:
         files = (path for path in self.data_dir.rglob("*") if path.is_file())
         return sum(path.stat().st_blocks * 512 for path in files)
 
+    def signal(self, number):
+        for pid in self.pids():
+            os.kill(pid, number)
+
     def kill(self):
         self.process.kill()
         self.process.wait()
@@ -125,8 +129,8 @@ class Tidemill(Server):
 
 
 class Postgres(Server):
-    def __init__(self, scratch):
-        super().__init__(scratch / "postgres", "postgres")
+    def __init__(self, scratch, name="postgres"):
+        super().__init__(scratch / name, "postgres")
         self.bin = _postgres_bin()
         # PostgreSQL refuses to run as root.
         self.user = "postgres" if os.geteuid() == 0 else None

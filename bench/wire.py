@@ -35,6 +35,11 @@ class Connection:
         self._send(b"Q", sql.encode() + b"\0")
         return [_columns(body) for kind, body in self._messages_until(b"Z") if kind == b"D"]
 
+    def ask(self, sql):
+        """Sends the query; the answer is for the caller to receive, so that it costs next to nothing until it is there."""
+        self._send(b"Q", sql.encode() + b"\0")
+        return Answer(self.socket)
+
     def begin_copy(self, sql):
         self._send(b"Q", sql.encode() + b"\0")
         for _ in self._messages_until(b"G"):
@@ -72,7 +77,7 @@ class Connection:
             except ConnectionError as lost:
                 raise ServerError(error or lost) from None
             if kind == b"E":
-                error = " ".join(field[1:].decode() for field in body.split(b"\0") if field[:1] in (b"C", b"M"))
+                error = _message(body)
             if error and kind == b"Z":
                 raise ServerError(error)
             yield kind, body
@@ -84,6 +89,42 @@ class Connection:
         if len(data) < count:
             raise ConnectionError("the server closed the connection")
         return data
+
+
+class Answer:
+    """What comes from the socket up to the message that the server is ready; taken apart when somebody wants the rows."""
+
+    READY = b"Z\x00\x00\x00\x05I"
+
+    def __init__(self, socket):
+        self.socket = socket
+        self.parts = []
+
+    def receive(self):
+        """Takes what is there, or waits for some; true if it was the end."""
+        part = self.socket.recv(1 << 20)
+        if not part:
+            raise ServerError("the server closed the connection")
+        self.parts.append(part)
+        # Short parts can split the message.
+        end = part if len(part) >= len(self.READY) else b"".join(self.parts[-len(self.READY) :])
+        return end.endswith(self.READY)
+
+    def rows(self):
+        data, at, rows = b"".join(self.parts), 0, []
+        while at < len(data):
+            kind, length = struct.unpack_from("!ci", data, at)
+            body = data[at + 5 : at + 1 + length]
+            at += 1 + length
+            if kind == b"E":
+                raise ServerError(_message(body))
+            if kind == b"D":
+                rows.append(_columns(body))
+        return rows
+
+
+def _message(body):
+    return " ".join(field[1:].decode() for field in body.split(b"\0") if field[:1] in (b"C", b"M"))
 
 
 def _columns(body):

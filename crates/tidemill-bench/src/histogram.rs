@@ -1,11 +1,15 @@
 //! HDR histograms: buckets whose width grows with the value, so that every value has the same number of digits.
 
+mod counts;
+
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use counts::Counts;
+
 /// Sub-buckets a power of two: what a whole run has. A value is off by 0.1 percent at most.
 pub const FINE_BITS: u32 = 10;
-/// What an interval of a run has: off by 0.8 percent at most.
+/// What an operation has in one interval of a run: off by 0.8 percent at most.
 pub const COARSE_BITS: u32 = 7;
 /// 73 minutes in nanoseconds. Longer times count as this one; the exact maximum is kept beside.
 const VALUE_MAX: u64 = 1 << 42;
@@ -14,8 +18,7 @@ const VALUE_MAX: u64 = 1 << 42;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Histogram {
     bits: u32,
-    /// Up to the highest bucket that was used.
-    counts: Vec<u64>,
+    counts: Counts,
     total: u64,
     sum: f64,
     sum_of_squares: f64,
@@ -31,7 +34,13 @@ impl Default for Histogram {
 
 impl Histogram {
     pub fn new(bits: u32) -> Self {
-        Self { bits, counts: Vec::new(), total: 0, sum: 0.0, sum_of_squares: 0.0, min: u64::MAX, max: 0 }
+        let is_fine = bits >= FINE_BITS;
+        let counts = if is_fine { Counts::Dense(Vec::new()) } else { Counts::Sparse(Vec::new()) };
+        Self { bits, counts, total: 0, sum: 0.0, sum_of_squares: 0.0, min: u64::MAX, max: 0 }
+    }
+
+    pub fn coarse() -> Self {
+        Self::new(COARSE_BITS)
     }
 
     pub fn record(&mut self, value: u64) {
@@ -43,19 +52,14 @@ impl Histogram {
     }
 
     fn add(&mut self, index: usize, count: u64) {
-        if index >= self.counts.len() {
-            self.counts.resize(index + 1, 0);
-        }
-        self.counts[index] += count;
+        self.counts.add(index, count);
         self.total += count;
     }
 
     /// Both have the same precision.
     pub fn merge(&mut self, other: &Histogram) {
         assert_eq!(self.bits, other.bits, "histograms of one precision are merged");
-        for (index, count) in other.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-            self.add(index, *count);
-        }
+        other.entries().for_each(|(index, count)| self.add(index, count));
         self.sum += other.sum;
         self.sum_of_squares += other.sum_of_squares;
         self.min = self.min.min(other.min);
@@ -64,6 +68,10 @@ impl Histogram {
 
     pub fn count(&self) -> u64 {
         self.total
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.total == 0
     }
 
     /// Nanoseconds; 0 when there is nothing.
@@ -95,7 +103,7 @@ impl Histogram {
     pub fn quantile(&self, share: f64) -> u64 {
         let wanted = ((share * self.total as f64).ceil() as u64).clamp(1, self.total.max(1));
         let mut seen = 0;
-        for (index, count) in self.counts.iter().enumerate() {
+        for (index, count) in self.entries() {
             seen += count;
             if seen >= wanted {
                 return middle(self.bits, index).clamp(self.min, self.max);
@@ -106,7 +114,7 @@ impl Histogram {
 
     /// Buckets that have something: the index of each, and how many.
     pub fn entries(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
-        self.counts.iter().copied().enumerate().filter(|(_, count)| *count > 0)
+        self.counts.entries()
     }
 
     /// Buckets that have something: the middle of each, and how many.

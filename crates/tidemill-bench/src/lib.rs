@@ -2,6 +2,7 @@
 
 mod command;
 pub mod error;
+mod fiber;
 pub mod figure;
 pub mod histogram;
 mod interrupt;

@@ -4,6 +4,7 @@ mod access;
 mod builtin_fit;
 mod command;
 mod compat;
+mod csv_stream;
 mod data_file;
 mod distribution;
 mod error;

@@ -13,7 +13,7 @@ use crate::suite::Check;
 use crate::target::Target;
 
 /// Readers of other formats refuse the file rather than guess.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ResultFile {
@@ -46,6 +46,8 @@ pub struct TargetRecord {
     pub url: String,
     pub dialect: String,
     pub version: String,
+    /// By TLS.
+    pub is_encrypted: bool,
     /// What the server has set otherwise than by default, where it tells.
     pub server_settings: BTreeMap<String, String>,
 }
@@ -78,7 +80,7 @@ impl PlanRecord {
 impl TargetRecord {
     pub fn of(target: &Target) -> Result<Self> {
         let mut connection = target.connect()?;
-        let version = connection.version()?;
+        let (version, is_encrypted) = (connection.version()?, connection.is_encrypted());
         let sql = "select name, setting from pg_settings where source not in ('default', 'override', 'client', 'session')";
         let mut server_settings = BTreeMap::new();
         if target.dialect() == crate::target::Dialect::Postgres {
@@ -90,7 +92,7 @@ impl TargetRecord {
             }
         }
         let dialect = target.dialect().name().to_owned();
-        Ok(Self { url: target.url().to_string(), dialect, version, server_settings })
+        Ok(Self { url: target.url().to_string(), dialect, version, is_encrypted, server_settings })
     }
 }
 

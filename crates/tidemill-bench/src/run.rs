@@ -1,41 +1,40 @@
 //! A run: clients that do operations at intended times, and what was seen of them.
-//!
-//! One operating system thread a client with blocking calls: nothing is cheaper an operation, and a client that waits
-//! for its server delays no other.
 
 mod client;
 mod record;
+mod sample;
 mod schedule;
+mod watcher;
+mod worker;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::interrupt::interrupted;
 use crate::target::Target;
-use client::{Course, Gate, Outbox, panicked};
-use record::Recorder;
-pub use record::{Interval, Record, Tally};
+use client::{Course, Gate};
+pub use record::{Interval, Record, Slice, Tally};
+use sample::Inbox;
+pub use sample::{Kind, Sample};
 use schedule::Schedule;
-
-/// How often samples are fetched from the clients.
-const FETCH_EVERY: Duration = Duration::from_millis(100);
-/// How long operations may take that were begun before the end.
-const GRACE: Duration = Duration::from_secs(30);
-/// SQLite evaluates in the client's thread. Only what is touched is memory.
-const CLIENT_STACK_BYTES: usize = 1 << 20;
+use watcher::Watcher;
+use worker::{Told, Worker, panicked};
 
 /// What is measured: the operations of a suite against its target.
 pub trait Workload: Send + Sync {
     /// The names of the operations; [`Client::next`] gives indexes into it.
     fn operations(&self) -> Vec<String>;
 
-    /// Makes client `seat.index`, connected. Called in that client's own thread; connecting is not part of the run.
+    /// Makes client `seat.index`, connected. Called in that client's own fiber; connecting is not part of the run.
     fn client(&self, seat: &Seat) -> Result<Box<dyn Client + '_>>;
+
+    /// Does an operation stop its thread (in an embedded database, by a program that it starts)? Then each client has
+    /// one of its own. Else many share a thread: connections switch to another client when they wait.
+    fn blocks(&self) -> bool;
 
     /// May it be run against nothing, to measure the generator? Not if it sleeps, prints or starts programs.
     fn can_idle(&self) -> bool {
@@ -51,7 +50,7 @@ pub struct Seat {
     pub seed: u64,
 }
 
-/// One client. It lives in one thread.
+/// One client. It stays in one thread.
 pub trait Client {
     /// Chooses the next operation and makes its data, before it is due: not timed.
     fn next(&mut self) -> Result<usize>;
@@ -84,6 +83,8 @@ pub struct Part {
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub clients: usize,
+    /// That the clients share; none: as many as they need.
+    pub threads: Option<usize>,
     pub pace: Pace,
     /// Responses above it are late; with a rate, operations that are late before they begin are skipped.
     pub limit: Option<Duration>,
@@ -108,7 +109,7 @@ pub enum Pace {
 }
 
 /// What came of a run. It is here also when the run was cut short; `incomplete` says why.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Names of the operations, in the order of `record.operations`.
     pub operations: Vec<String>,
@@ -123,6 +124,8 @@ pub struct Outcome {
     pub incomplete: Option<String>,
     /// CPU time of this process during the run, s; an embedded database's work is in it.
     pub generator_cpu_s: f64,
+    /// Threads that the clients had.
+    pub threads: usize,
     /// The workload's own figures, of all clients together.
     pub counters: BTreeMap<String, u64>,
     /// Steps of the operations, all clients together, the warm-up included.
@@ -144,11 +147,13 @@ pub struct Progress<'a> {
     pub is_warmup: bool,
     pub operations: &'a [String],
     pub record: &'a Record,
+    /// What has come since it was told last.
+    pub samples: &'a [Sample],
 }
 
 /// Runs a workload. An error means that the run did not begin; what happens after that is in the outcome.
 pub fn run(
-    workload: &dyn Workload,
+    workload: Arc<dyn Workload>,
     plan: &Plan,
     target: Option<&Target>,
     watch: &mut dyn FnMut(&Progress<'_>),
@@ -157,185 +162,39 @@ pub fn run(
         return Err(Error::usage("a run needs at least one client"));
     }
     let end_ns = (plan.warmup + plan.time).as_nanos() as u64;
-    let course = Course {
-        plan,
+    let course = Arc::new(Course {
+        plan: plan.clone(),
         schedule: Schedule::new(plan.pace, plan.seed, end_ns),
         gate: Gate::default(),
         stop: AtomicBool::new(false),
         end_ns,
-    };
-    let outboxes: Vec<Outbox> = (0..plan.clients).map(|_| Outbox::default()).collect();
-    std::thread::scope(|scope| {
-        let (tell, told) = mpsc::channel();
-        for (index, outbox) in outboxes.iter().enumerate() {
-            let (course, tell) = (&course, tell.clone());
-            let body = move || seat(workload, course, index, outbox, &tell);
-            let spawned =
-                std::thread::Builder::new().stack_size(CLIENT_STACK_BYTES).spawn_scoped(scope, body);
-            if let Err(error) = spawned {
-                course.gate.open(None);
-                return Err(Error::usage(format!("could not start client {index}: {error}")));
-            }
-        }
-        let connecting = Instant::now();
-        let connected = (0..plan.clients).try_for_each(|_| match told.recv() {
-            Ok(Told::Ready) => Ok(()),
-            Ok(Told::Ended(ended)) => Err(ended.error.unwrap_or_else(panicked)),
-            Err(_) => Err(panicked()),
-        });
-        if let Err(error) = connected {
-            course.gate.open(None);
-            return Err(error);
-        }
-        let connect_s = connecting.elapsed().as_secs_f64();
-        let mut outcome =
-            Watcher { workload, course: &course, outboxes: &outboxes, told, target }.watch(watch);
-        outcome.connect_s = connect_s;
-        Ok(outcome)
-    })
-}
-
-/// What a client's thread tells.
-enum Told {
-    Ready,
-    Ended(Ended),
-}
-
-struct Ended {
-    error: Option<Error>,
-    counters: Vec<(String, u64)>,
-    parts: Vec<Part>,
-}
-
-fn seat(
-    workload: &dyn Workload,
-    course: &Course<'_>,
-    index: usize,
-    outbox: &Outbox,
-    tell: &mpsc::Sender<Told>,
-) {
-    let seat = Seat { index, clients: course.plan.clients, seed: course.plan.seed };
-    let ended = |error| Told::Ended(Ended { error, counters: Vec::new(), parts: Vec::new() });
-    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let mut client = match workload.client(&seat) {
-            Ok(client) => client,
-            Err(error) => return ended(Some(error)),
-        };
-        // Whoever listens is gone only when the run is given up.
-        let _ = tell.send(Told::Ready);
-        let Some(start) = course.gate.pass() else { return ended(None) };
-        let result = client::drive(client.as_mut(), course, start, outbox);
-        Told::Ended(Ended { error: result.err(), counters: client.counters(), parts: client.parts() })
-    }));
-    let _ = tell.send(caught.unwrap_or_else(|_| ended(Some(panicked()))));
-}
-
-/// Collects samples until all clients have ended.
-struct Watcher<'a> {
-    workload: &'a dyn Workload,
-    course: &'a Course<'a>,
-    outboxes: &'a [Outbox],
-    told: mpsc::Receiver<Told>,
-    target: Option<&'a Target>,
-}
-
-impl Watcher<'_> {
-    fn watch(self, watch: &mut dyn FnMut(&Progress<'_>)) -> Outcome {
-        let plan = self.course.plan;
-        let operations = self.workload.operations();
-        let warmup_ns = plan.warmup.as_nanos() as u64;
-        let mut recorder =
-            Recorder::new(operations.len(), warmup_ns, plan.limit.map(|limit| limit.as_nanos() as u64));
-        let mut ends: Vec<Ended> = Vec::new();
-        let mut cut_off = None;
-        let cpu = cpu_seconds();
-        let start = Instant::now();
-        self.course.gate.open(Some(start));
-        let mut fetched = Vec::new();
-        while ends.len() < plan.clients {
-            match self.told.recv_timeout(FETCH_EVERY) {
-                Ok(Told::Ended(ended)) => ends.push(ended),
-                Ok(Told::Ready) | Err(mpsc::RecvTimeoutError::Timeout) => {}
-                Err(mpsc::RecvTimeoutError::Disconnected) => break,
-            }
-            self.fetch(&mut recorder, &mut fetched);
-            let at = start.elapsed();
-            let is_warmup = at < plan.warmup;
-            watch(&Progress { at, is_warmup, operations: &operations, record: recorder.so_far() });
-            if interrupted() && !self.course.stop.swap(true, Ordering::Relaxed) {
-                cut_off.get_or_insert_with(|| "interrupted".to_owned());
-            }
-            let grace_ends = plan.warmup + plan.time + GRACE;
-            if at > grace_ends && cut_off.is_none() {
-                let waiting = plan.clients - ends.len();
-                cut_off =
-                    Some(format!("{waiting} operations had not ended {} s after the end", GRACE.as_secs()));
-                self.target.into_iter().for_each(Target::abort);
-            }
-        }
-        self.fetch(&mut recorder, &mut fetched);
-        let mut outcome = outcome(operations, recorder.finish(), ends, cut_off, cpu_seconds() - cpu);
-        // In an open loop the time goes on when nothing is due.
-        let is_timed =
-            plan.pace != Pace::Closed && plan.operations_max.is_none() && outcome.incomplete.is_none();
-        let last = outcome.record.last_end_ns.max(if is_timed { self.course.end_ns } else { 0 });
-        outcome.elapsed_s = last.saturating_sub(warmup_ns) as f64 / 1e9;
-        outcome
-    }
-
-    fn fetch(&self, recorder: &mut Recorder, fetched: &mut Vec<client::Sample>) {
-        for outbox in self.outboxes {
-            outbox.fetch(fetched);
-            fetched.drain(..).for_each(|sample| recorder.add(&sample));
-        }
-    }
-}
-
-fn outcome(
-    operations: Vec<String>,
-    record: Record,
-    ends: Vec<Ended>,
-    cut_off: Option<String>,
-    generator_cpu_s: f64,
-) -> Outcome {
-    let mut errors = BTreeMap::new();
-    let mut counters = BTreeMap::new();
-    let mut parts: Vec<Part> = Vec::new();
-    let mut first = None;
-    for ended in ends {
-        for (i, part) in ended.parts.into_iter().enumerate() {
-            match parts.get_mut(i) {
-                Some(sum) => {
-                    sum.count += part.count;
-                    sum.total_ns += part.total_ns;
-                }
-                None => parts.push(part),
-            }
-        }
-        for (name, count) in ended.counters {
-            *counters.entry(name).or_insert(0) += count;
-        }
-        if let Some(error) = ended.error {
-            *errors.entry(error.to_string()).or_insert(0) += 1;
-            first.get_or_insert(error);
-        }
-    }
-    let lost: u64 = errors.values().sum();
-    let incomplete = cut_off.or_else(|| {
-        let clients = if lost == 1 { "one client" } else { "clients" };
-        first.map(|error| format!("{clients} ended early ({lost}): {error}"))
     });
-    Outcome {
-        operations,
-        record,
-        elapsed_s: 0.0,
-        connect_s: 0.0,
-        errors,
-        incomplete,
-        generator_cpu_s,
-        counters,
-        parts,
-    }
+    let (tell, told) = mpsc::channel();
+    let inbox = Arc::<Inbox>::default();
+    let worker = Worker { workload, course: Arc::clone(&course), inbox: Arc::clone(&inbox), tell };
+    let connecting = Instant::now();
+    let workers = worker.start_all().inspect_err(|_| course.gate.close())?;
+    let operations = worker.workload.operations();
+    // From here on only clients can tell something, so that it is known when all are gone.
+    drop(worker);
+    let outcome = all_connected(plan.clients, &told).map(|()| {
+        let connect_s = connecting.elapsed().as_secs_f64();
+        let watcher = Watcher { operations, course: &course, inbox: &inbox, told, target };
+        Outcome { connect_s, threads: workers.len(), ..watcher.watch(watch) }
+    });
+    // Whoever is still at the gate goes home.
+    course.gate.close();
+    // Clients that panic have told so.
+    workers.into_iter().for_each(|worker| drop(worker.join()));
+    outcome
+}
+
+fn all_connected(clients: usize, told: &mpsc::Receiver<Told>) -> Result<()> {
+    (0..clients).try_for_each(|_| match told.recv() {
+        Ok(Told::Ready | Told::Samples) => Ok(()),
+        Ok(Told::Ended(ended)) => Err(ended.error.unwrap_or_else(panicked)),
+        Err(_) => Err(panicked()),
+    })
 }
 
 /// CPU time that this process has had so far.

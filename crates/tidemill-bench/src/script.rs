@@ -59,6 +59,10 @@ impl Script {
         })
     }
 
+    fn starts_programs(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step.command.action, parse::Action::Shell(..)))
+    }
+
     pub fn named(self, name: &str) -> Script {
         Script { name: name.to_owned(), ..self }
     }

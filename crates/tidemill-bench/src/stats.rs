@@ -5,7 +5,7 @@
 
 use crate::histogram::{COARSE_BITS, middle};
 use crate::random::Random;
-use crate::run::{Interval, Outcome};
+use crate::run::{Interval, Outcome, Slice};
 
 /// Resamples; the 2.5th and 97.5th percentile of this many are stable to a few percent of their distance.
 const RESAMPLES: usize = 400;
@@ -117,27 +117,42 @@ impl Figure {
 }
 
 impl Seconds {
+    /// Of all operations together.
     pub fn of(repeats: &[Outcome]) -> Self {
+        Self::select(repeats, &Interval::total)
+    }
+
+    /// Of one operation, by its index.
+    pub fn of_operation(repeats: &[Outcome], index: usize) -> Self {
+        Self::select(repeats, &|interval| interval.operations.get(index).cloned().unwrap_or_default())
+    }
+
+    fn select(repeats: &[Outcome], of: &dyn Fn(&Interval) -> Slice) -> Self {
         let width = repeats.iter().map(|outcome| outcome.record.interval_ns).max().unwrap_or(1_000_000_000);
-        let mut intervals = Vec::new();
+        let mut slices = Vec::new();
         for outcome in repeats.iter().filter(|outcome| outcome.record.interval_ns == width) {
             // What ends after the end is in an interval that nothing was due in.
             let whole = (outcome.elapsed_s * 1e9 / width as f64) as usize;
-            intervals.extend(outcome.record.intervals.iter().take(whole.max(1)));
+            slices.extend(outcome.record.intervals.iter().take(whole.max(1)).map(of));
         }
-        Self::new(&intervals, width as f64 / 1e9)
+        Self::new(&slices, width as f64 / 1e9)
     }
 
-    fn new(intervals: &[&Interval], width_s: f64) -> Self {
-        let second = |interval: &&Interval| Second {
-            processed: interval.processed,
-            late: interval.late,
-            skipped: interval.skipped,
-            failed: interval.failed,
-            sum_ns: interval.response.sum(),
-            buckets: interval.response.entries().collect(),
+    fn new(slices: &[Slice], width_s: f64) -> Self {
+        let second = |slice: &Slice| Second {
+            processed: slice.processed,
+            late: slice.late,
+            skipped: slice.skipped,
+            failed: slice.failed,
+            sum_ns: slice.response.sum(),
+            buckets: slice.response.entries().collect(),
         };
-        Self { seconds: intervals.iter().map(second).collect(), width_s, bits: COARSE_BITS }
+        Self { seconds: slices.iter().map(second).collect(), width_s, bits: COARSE_BITS }
+    }
+
+    /// Whether there are responses at all.
+    pub fn is_asked(&self) -> bool {
+        self.seconds.iter().any(|second| !second.buckets.is_empty())
     }
 
     /// The figures of all, or of one draw of blocks with replacement.
@@ -226,24 +241,24 @@ fn middle_95(mut values: Vec<f64>) -> (f64, f64) {
 mod tests {
     use super::*;
 
-    fn intervals(n: usize, seed: u64, scale: f64) -> Vec<Interval> {
+    fn slices(n: usize, seed: u64, scale: f64) -> Vec<Slice> {
         let mut random = Random::new(seed);
         let second = |_| {
-            let mut interval = Interval { processed: 100, ..Interval::default() };
-            (0..100).for_each(|_| interval.response.record((random.exponential() * scale) as u64));
-            interval
+            let mut slice = Slice { processed: 100, ..Slice::default() };
+            (0..100).for_each(|_| slice.response.record((random.exponential() * scale) as u64));
+            slice
         };
         (0..n).map(second).collect()
     }
 
-    fn seconds(intervals: &[Interval]) -> Seconds {
-        Seconds::new(&intervals.iter().collect::<Vec<_>>(), 1.0)
+    fn seconds(slices: &[Slice]) -> Seconds {
+        Seconds::new(slices, 1.0)
     }
 
     #[test]
     fn intervals_cover_the_truth_about_as_often_as_they_say() {
         let covered = (0..100).filter(|seed| {
-            let data = intervals(40, *seed, 1e6);
+            let data = slices(40, *seed, 1e6);
             let (low, high) = seconds(&data).estimates(&[Figure::Mean])[0].interval.unwrap();
             (low..=high).contains(&1e6)
         });
@@ -257,8 +272,8 @@ mod tests {
         let figures = [Figure::Mean, Figure::Quantile(0.5), Figure::Rate];
         let mut alarms = 0;
         for seed in 0..20 {
-            let (a, b) = (intervals(60, 3 * seed, 1e6), intervals(60, 3 * seed + 1, 1e6));
-            let worse = intervals(60, 3 * seed + 2, 1.2e6);
+            let (a, b) = (slices(60, 3 * seed, 1e6), slices(60, 3 * seed + 1, 1e6));
+            let worse = slices(60, 3 * seed + 2, 1.2e6);
             let same = seconds(&b).ratios(&seconds(&a), &figures);
             alarms += same.iter().filter(|estimate| !contains_1(estimate)).count();
             assert!(!contains_1(&seconds(&worse).ratios(&seconds(&a), &figures)[0]), "seed {seed}");
@@ -269,9 +284,9 @@ mod tests {
 
     #[test]
     fn a_drift_is_told() {
-        let mut data = intervals(30, 1, 1e6);
+        let mut data = slices(30, 1, 1e6);
         assert_eq!(seconds(&data).drift(), None);
-        data.extend(intervals(30, 2, 2e6));
+        data.extend(slices(30, 2, 2e6));
         assert!(seconds(&data).drift().unwrap() > 0.5);
         assert!(seconds(&data[..3]).estimates(&[Figure::Mean])[0].interval.is_none());
     }

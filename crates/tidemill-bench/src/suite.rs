@@ -1,12 +1,13 @@
 //! Suites: what can be prepared, run and validated by name.
 
-mod federation;
+pub mod federation;
 mod folder;
 mod reporting;
 mod streams;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +31,7 @@ pub trait Suite: Send + Sync {
     }
     /// Makes the tables and fills them.
     fn prepare(&self, context: &Context) -> Result<()>;
-    fn workload(&self, context: &Context) -> Result<Box<dyn Workload>>;
+    fn workload(&self, context: &Context) -> Result<Arc<dyn Workload>>;
     /// Are the answers right? Asked before a run with `is_after` false, and after it with true.
     fn validate(&self, context: &Context, is_after: bool) -> Result<Vec<Check>>;
     /// Figures of the suite's own after a run, for its report.

@@ -7,6 +7,7 @@ mod noop;
 pub mod postgres;
 mod rows;
 pub mod sqlite;
+mod tls;
 mod url;
 
 use std::sync::Arc;
@@ -111,6 +112,11 @@ impl Target {
         self.driver.abort();
     }
 
+    /// Whether the database works in the thread that asks it.
+    pub fn is_embedded(&self) -> bool {
+        self.dialect() == Dialect::Sqlite
+    }
+
     /// For people and results: without the password.
     pub fn url(&self) -> &Url {
         &self.url
@@ -172,6 +178,11 @@ pub trait Connection: Send {
 
     /// For the record of a run: product and version.
     fn version(&mut self) -> Result<String>;
+
+    /// Whether what goes over the network is encrypted, which costs both sides.
+    fn is_encrypted(&self) -> bool {
+        false
+    }
 }
 
 impl dyn Connection + '_ {

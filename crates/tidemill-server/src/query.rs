@@ -1,5 +1,7 @@
 //! Queries: plan, take a snapshot of the views that are read, run.
 
+mod generic;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -36,6 +38,8 @@ use crate::server::Server;
 use crate::session::format_of;
 use crate::system::{SessionInfo, Snapshots};
 use crate::tables::Relations;
+
+pub use generic::PreparedQuery;
 
 /// Views over views at most.
 const VIEW_NESTING_MAX: usize = 32;
@@ -287,15 +291,20 @@ impl Ready {
         let stream =
             datafusion::physical_plan::execute_stream(physical, Arc::new(context)).map_err(plan_error)?;
         let schema = named_types(&fields, &stream.schema());
-        let relabelled = Arc::clone(&schema);
-        let batches = stream.map(move |batch| {
-            let (_, columns, rows) = batch?.into_parts();
-            let options = RecordBatchOptions::new().with_row_count(Some(rows));
-            Ok(RecordBatch::try_new_with_options(Arc::clone(&relabelled), columns, &options)?)
-        });
-        let stream = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), batches));
+        let stream = relabelled(stream, Arc::clone(&schema));
         Ok(Running { schema, stream, snapshots, nodes })
     }
+}
+
+/// The same columns under the names and with the types of another schema.
+fn relabelled(stream: SendableRecordBatchStream, schema: SchemaRef) -> SendableRecordBatchStream {
+    let relabelled = Arc::clone(&schema);
+    let batches = stream.map(move |batch| {
+        let (_, columns, rows) = batch?.into_parts();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&relabelled), columns, &options)?)
+    });
+    Box::pin(RecordBatchStreamAdapter::new(schema, batches))
 }
 
 /// Parameters with the types that their places have where Arrow does not tell them.

@@ -11,6 +11,7 @@ use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionState;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use futures::future::BoxFuture;
 use parking_lot::RwLock;
 use rand::RngCore;
 use tidemill_federation::keepalive::Keepalive;
@@ -190,14 +191,20 @@ impl Server {
     }
 
     /// Serves until [`Server::stop`], then ends the sessions and lets the engine write its last checkpoint.
-    pub async fn serve(self: &Arc<Self>, listeners: Vec<Listener>) -> Result<()> {
+    ///
+    /// An async function is compiled where it is awaited. What is boxed here is compiled with this crate, optimised.
+    pub fn serve(self: &Arc<Self>, listeners: Vec<Listener>) -> BoxFuture<'static, Result<()>> {
+        Box::pin(Arc::clone(self).accept(listeners))
+    }
+
+    async fn accept(self: Arc<Self>, listeners: Vec<Listener>) -> Result<()> {
         let mut stopped = self.shutdown.subscribe();
         let mut sessions = tokio::task::JoinSet::new();
         loop {
             tokio::select! {
                 accepted = accept_any(&listeners) => match accepted {
                     Ok((socket, connection)) => {
-                        sessions.spawn(session::run(Arc::clone(self), socket, connection));
+                        sessions.spawn(session::run(Arc::clone(&self), socket, connection));
                     }
                     Err(error) => {
                         tracing::warn!(%error, "could not accept a connection");

@@ -27,6 +27,7 @@ mod merged_column;
 mod name;
 mod named_window;
 mod obstacle;
+pub mod parameter;
 mod place;
 mod prepare;
 mod relkind;

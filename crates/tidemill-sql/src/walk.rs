@@ -6,33 +6,69 @@
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    Expr, ObjectName, Query, Select, Statement, TableFactor, ValueWithSpan, Visit, VisitMut, Visitor,
-    VisitorMut,
+    Distinct, Expr, FunctionArg, GroupByExpr, NamedWindowDefinition, ObjectName, OrderByExpr, Query, Select,
+    SelectItem, Statement, TableFactor, TableWithJoins, ValueWithSpan, Visit, VisitMut, Visitor, VisitorMut,
 };
 
+/// What can be walked over. The walk is compiled with each of these here, and not again where it is called.
+pub trait Walk {
+    fn accept(&self, visitor: &mut Erased<'_>) -> ControlFlow<()>;
+    fn accept_mut(&mut self, visitor: &mut ErasedMut<'_>) -> ControlFlow<()>;
+}
+
+macro_rules! walkable {
+    ($($node:ty),* $(,)?) => {
+        $(impl Walk for $node {
+            fn accept(&self, visitor: &mut Erased<'_>) -> ControlFlow<()> {
+                self.visit(visitor)
+            }
+
+            fn accept_mut(&mut self, visitor: &mut ErasedMut<'_>) -> ControlFlow<()> {
+                self.visit(visitor)
+            }
+        })*
+    };
+}
+
+walkable!(
+    Statement,
+    Query,
+    Select,
+    SelectItem,
+    GroupByExpr,
+    Expr,
+    FunctionArg,
+    Option<Expr>,
+    Option<Distinct>,
+    Vec<SelectItem>,
+    Vec<TableWithJoins>,
+    Vec<NamedWindowDefinition>,
+    Vec<OrderByExpr>,
+);
+
 /// Visits `node` and what is in it.
-pub fn walk<V: Visitor>(node: &impl Visit, visitor: &mut V) -> ControlFlow<V::Break> {
+pub fn walk<V: Visitor>(node: &impl Walk, visitor: &mut V) -> ControlFlow<V::Break> {
     let mut held = Held { visitor, broken: None };
     // Why it broke off, if it did, is held.
-    let _ = node.visit(&mut Erased(&mut held));
+    let _ = node.accept(&mut Erased(&mut held));
     held.broken.map_or(ControlFlow::Continue(()), ControlFlow::Break)
 }
 
 /// Visits `node` and what is in it, to change it.
-pub fn walk_mut<V: VisitorMut>(node: &mut impl VisitMut, visitor: &mut V) -> ControlFlow<V::Break> {
+pub fn walk_mut<V: VisitorMut>(node: &mut impl Walk, visitor: &mut V) -> ControlFlow<V::Break> {
     let mut held = HeldMut { visitor, broken: None };
-    let _ = node.visit(&mut ErasedMut(&mut held));
+    let _ = node.accept_mut(&mut ErasedMut(&mut held));
     held.broken.map_or(ControlFlow::Continue(()), ControlFlow::Break)
 }
 
 /// Visits every expression before those in it.
-pub fn walk_expressions<B>(node: &impl Visit, visit: impl FnMut(&Expr) -> ControlFlow<B>) -> ControlFlow<B> {
+pub fn walk_expressions<B>(node: &impl Walk, visit: impl FnMut(&Expr) -> ControlFlow<B>) -> ControlFlow<B> {
     walk(node, &mut Expressions(visit))
 }
 
 /// Visits every expression after those in it.
 pub fn walk_expressions_mut<B>(
-    node: &mut impl VisitMut,
+    node: &mut impl Walk,
     visit: impl FnMut(&mut Expr) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
     walk_mut(node, &mut Expressions(visit))
@@ -68,9 +104,9 @@ struct HeldMut<'a, V: VisitorMut> {
 }
 
 /// What sqlparser's walk is compiled for.
-struct Erased<'a>(&'a mut dyn Visitor<Break = ()>);
+pub struct Erased<'a>(&'a mut dyn Visitor<Break = ()>);
 
-struct ErasedMut<'a>(&'a mut dyn VisitorMut<Break = ()>);
+pub struct ErasedMut<'a>(&'a mut dyn VisitorMut<Break = ()>);
 
 fn hold<B>(flow: ControlFlow<B>, broken: &mut Option<B>) -> ControlFlow<()> {
     flow.map_break(|with| *broken = Some(with))

@@ -45,7 +45,7 @@ pub struct Branch {
     window: Option<Window>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Step {
     Filter { predicate: Arc<dyn PhysicalExpr>, columns: Option<Vec<usize>> },
     Project { expressions: Vec<Arc<dyn PhysicalExpr>>, schema: SchemaRef },
@@ -93,7 +93,7 @@ impl Front {
 /// Walks down from `plan`; `above` are the steps on the way here, the last one runs first.
 fn collect(plan: &Arc<dyn ExecutionPlan>, above: &mut Vec<Step>, out: &mut Vec<Branch>) -> bool {
     if let Some(stream) = plan.downcast_ref::<StreamExec>() {
-        let steps = above.iter().rev().map(Step::copy).collect();
+        let steps = above.iter().rev().cloned().collect();
         out.push(Branch {
             stream: stream.stream(),
             columns: stream.columns().to_vec(),
@@ -103,17 +103,9 @@ fn collect(plan: &Arc<dyn ExecutionPlan>, above: &mut Vec<Step>, out: &mut Vec<B
         });
         return true;
     }
-    if let Some(filter) = plan.downcast_ref::<FilterExec>() {
-        let columns = filter.projection().as_ref().map(|p| p.to_vec());
-        above.push(Step::Filter { predicate: Arc::clone(filter.predicate()), columns });
-        let ok = collect(filter.input(), above, out);
-        above.pop();
-        return ok;
-    }
-    if let Some(project) = plan.downcast_ref::<ProjectionExec>() {
-        let expressions = project.expr().iter().map(|e| Arc::clone(&e.expr)).collect();
-        above.push(Step::Project { expressions, schema: project.schema() });
-        let ok = collect(project.input(), above, out);
+    if let Some((step, input)) = Step::compile(plan) {
+        above.push(step);
+        let ok = collect(input, above, out);
         above.pop();
         return ok;
     }
@@ -202,18 +194,37 @@ impl Branch {
 }
 
 impl Step {
-    fn copy(&self) -> Step {
-        match self {
-            Step::Filter { predicate, columns } => {
-                Step::Filter { predicate: Arc::clone(predicate), columns: columns.clone() }
-            }
-            Step::Project { expressions, schema } => {
-                Step::Project { expressions: expressions.clone(), schema: Arc::clone(schema) }
-            }
+    /// What a filter or a projection does, and the plan below it.
+    pub(crate) fn compile(plan: &Arc<dyn ExecutionPlan>) -> Option<(Step, &Arc<dyn ExecutionPlan>)> {
+        if let Some(filter) = plan.downcast_ref::<FilterExec>().filter(|filter| filter.fetch().is_none()) {
+            let columns = filter.projection().as_ref().map(|p| p.to_vec());
+            return Some((
+                Step::Filter { predicate: Arc::clone(filter.predicate()), columns },
+                filter.input(),
+            ));
         }
+        let project = plan.downcast_ref::<ProjectionExec>()?;
+        let expressions = project.expr().iter().map(|e| Arc::clone(&e.expr)).collect();
+        Some((Step::Project { expressions, schema: project.schema() }, project.input()))
     }
 
-    fn run(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+    /// The same with other expressions.
+    pub(crate) fn map(
+        &self,
+        change: impl Fn(&Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>>,
+    ) -> Result<Step> {
+        Ok(match self {
+            Step::Filter { predicate, columns } => {
+                Step::Filter { predicate: change(predicate)?, columns: columns.clone() }
+            }
+            Step::Project { expressions, schema } => Step::Project {
+                expressions: expressions.iter().map(change).collect::<Result<_>>()?,
+                schema: Arc::clone(schema),
+            },
+        })
+    }
+
+    pub(crate) fn run(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         match self {
             Step::Filter { predicate, columns } => {
                 let kept = predicate.evaluate(batch)?.into_array(batch.num_rows())?;

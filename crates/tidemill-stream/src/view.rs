@@ -1,6 +1,7 @@
 //! A continuous view: its plan, split into what runs at each event, the state, and what runs at each read.
 
 mod exec;
+mod generic;
 mod lookup;
 mod plan;
 mod read;
@@ -11,12 +12,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use arrow::array::RecordBatch;
+use datafusion::physical_expr::PhysicalExpr;
 use parking_lot::Mutex;
 
 use crate::engine::Running;
 use crate::ttl::{Alive, TimeToLive};
+use crate::view::lookup::KeyFilter;
 
 pub use exec::{Snapshot, StateExec, ViewTable, as_view, state_views};
+pub use generic::GenericPlan;
 pub use plan::{ViewPlan, compile};
 pub use state::{Frozen, Layer, ViewState};
 pub use states::States;
@@ -151,8 +155,13 @@ impl View {
         self.looked_up.load(Ordering::Relaxed)
     }
 
-    fn set_looked_up(&self) {
-        self.looked_up.store(true, Ordering::Relaxed);
+    /// The groups that a condition on the keys wants.
+    fn key_filter(&self, predicate: Arc<dyn PhysicalExpr>) -> datafusion::error::Result<Arc<KeyFilter>> {
+        let filter = KeyFilter::try_new(predicate, self.plan.aggregation.key_schema())?;
+        if filter.is_lookup() {
+            self.looked_up.store(true, Ordering::Relaxed);
+        }
+        Ok(Arc::new(filter))
     }
 
     pub(crate) fn set_active(&self, active: bool) {

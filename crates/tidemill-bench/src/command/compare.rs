@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::exit;
 use crate::error::Result;
 use crate::figure::ms;
-use crate::report::text::spread;
+use crate::report::remark::spread;
 use crate::result::ResultFile;
 use crate::run::Pace;
 use crate::stats::{Estimate, Figure, Seconds};
@@ -30,6 +30,8 @@ const FIGURES: [Figure; 6] = [
     Figure::Missed,
 ];
 
+const FIGURES_OF_OPERATIONS: [Figure; 2] = [Figure::Mean, Figure::Quantile(0.95)];
+
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Verdict {
     Better,
@@ -51,25 +53,14 @@ impl Compare {
             println!("NOT THE SAME RUN: {difference}");
         }
         let noise = [&base, &new].iter().filter_map(|result| spread(&result.repeats)).fold(0.0, f64::max);
-        let (old_seconds, new_seconds) = (Seconds::of(&base.repeats), Seconds::of(&new.repeats));
-        let ratios = new_seconds.ratios(&old_seconds, &FIGURES);
-        let (old, now) = (old_seconds.estimates(&FIGURES), new_seconds.estimates(&FIGURES));
+        let comparison = Comparison { noise, pace: base.plan.pace };
         println!("figure            base          new   change   95 % interval      verdict");
-        let mut is_worse = false;
-        for (i, figure) in FIGURES.into_iter().enumerate() {
-            let verdict = verdict(figure, &ratios[i], noise, base.plan.pace);
-            is_worse |= verdict == Verdict::Worse;
-            println!(
-                "{:<9} {:>12} {:>12} {:>+7.1} %  {:<17}  {}",
-                figure.name(),
-                shown(figure, old[i].value),
-                shown(figure, now[i].value),
-                change(ratios[i].value),
-                ratios[i].interval.map_or("too few intervals".to_owned(), |(low, high)| {
-                    format!("{:+.1} to {:+.1} %", change(low), change(high))
-                }),
-                verdict.text()
-            );
+        let verdicts = comparison.print(&Seconds::of(&base.repeats), &Seconds::of(&new.repeats), &FIGURES);
+        // Of many operations one is soon worse by chance: they are told, and do not decide.
+        let is_worse = verdicts.contains(&Verdict::Worse);
+        for (name, old, now) in operations(&base, &new) {
+            println!("{name}");
+            comparison.print(&old, &now, &FIGURES_OF_OPERATIONS);
         }
         if noise > 0.0 {
             println!(
@@ -79,6 +70,50 @@ impl Compare {
         }
         Ok(if self.check && is_worse { exit::THRESHOLD_MISSED } else { 0 })
     }
+}
+
+/// What decides whether a change is one.
+struct Comparison {
+    noise: f64,
+    pace: Pace,
+}
+
+impl Comparison {
+    /// A line for each figure.
+    fn print(&self, old: &Seconds, new: &Seconds, figures: &[Figure]) -> Vec<Verdict> {
+        let ratios = new.ratios(old, figures);
+        let (before, after) = (old.estimates(figures), new.estimates(figures));
+        let line = |(i, figure): (usize, &Figure)| {
+            let verdict = verdict(*figure, &ratios[i], self.noise, self.pace);
+            let interval = ratios[i].interval.map_or("too few intervals".to_owned(), |(low, high)| {
+                format!("{:+.1} to {:+.1} %", change(low), change(high))
+            });
+            println!(
+                "{:<9} {:>12} {:>12} {:>+7.1} %  {interval:<17}  {}",
+                figure.name(),
+                shown(*figure, before[i].value),
+                shown(*figure, after[i].value),
+                change(ratios[i].value),
+                verdict.text()
+            );
+            verdict
+        };
+        figures.iter().enumerate().map(line).collect()
+    }
+}
+
+/// Those that both have, if there are several.
+fn operations<'a>(base: &'a ResultFile, new: &ResultFile) -> Vec<(&'a str, Seconds, Seconds)> {
+    let (Some(old), Some(now)) = (base.repeats.first(), new.repeats.first()) else { return Vec::new() };
+    if old.operations.len() < 2 {
+        return Vec::new();
+    }
+    let of = |result: &ResultFile, index| Seconds::of_operation(&result.repeats, index);
+    let both = old.operations.iter().enumerate().filter_map(|(index, name)| {
+        let other = now.operations.iter().position(|other| other == name)?;
+        Some((name.as_str(), of(base, index), of(new, other)))
+    });
+    both.filter(|(_, old, new)| old.is_asked() && new.is_asked()).collect()
 }
 
 fn shown(figure: Figure, value: f64) -> String {

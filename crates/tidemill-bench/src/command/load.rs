@@ -1,5 +1,7 @@
 //! Options that verbs share: which database, which suite, how much of it.
 
+use std::sync::Arc;
+
 use crate::error::{Error, Result};
 use crate::figure::duration;
 use crate::run::{Pace, Plan};
@@ -52,6 +54,9 @@ pub(super) struct Load {
     /// Sessions at the same time.
     #[arg(short, long)]
     pub clients: Option<usize>,
+    /// Threads that the clients share [default: one for each 16 clients, at most one a core].
+    #[arg(short = 'j', long)]
+    threads: Option<usize>,
     /// Operations a second of all clients together, or N/client.
     #[arg(short = 'R', long, value_name = "N")]
     pub rate: Option<String>,
@@ -148,6 +153,7 @@ impl Load {
         let limit = given(&self.limit, &defaults.limit).map(|text| duration(&text)).transpose()?;
         let plan = Plan {
             clients,
+            threads: self.threads,
             pace: self.pace(clients, defaults.rate)?,
             limit,
             warmup,
@@ -239,8 +245,8 @@ impl Suite for Files {
         Ok(())
     }
 
-    fn workload(&self, context: &Context) -> Result<Box<dyn crate::run::Workload>> {
-        Ok(Box::new(Scripts {
+    fn workload(&self, context: &Context) -> Result<Arc<dyn crate::run::Workload>> {
+        Ok(Arc::new(Scripts {
             scripts: self.scripts.clone(),
             target: context.target.clone(),
             mode: context.mode,

@@ -1,6 +1,7 @@
 //! `run` and `report`.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::exit;
@@ -14,6 +15,7 @@ use crate::report::matrix::Matrix;
 use crate::report::text::report;
 use crate::result::{ResultFile, TargetRecord};
 use crate::run::{Pace, Plan, cpu_seconds, run};
+use crate::suite::federation::table;
 use crate::target::{Target, without_passwords};
 use crate::threshold::Threshold;
 
@@ -52,6 +54,7 @@ impl Run {
         let path = self.output.unwrap_or_else(|| default_path(&result));
         result.write(&path)?;
         print!("{}", report(&result));
+        table(std::slice::from_ref(&result)).into_iter().for_each(|table| print!("{table}"));
         println!("result: {}", path.display());
         write_page(self.html.as_deref(), std::slice::from_ref(&result))?;
         let mut missed = Vec::new();
@@ -99,8 +102,8 @@ impl Experiment {
         let workload = suite.workload(context)?;
         for repeat in 0..repeats {
             let plan = Plan { seed: plan.seed.wrapping_add(repeat as u64), ..plan.clone() };
-            let mut watcher = Watch::new(progress_s, plan.pace, &context.target);
-            let outcome = run(workload.as_ref(), &plan, Some(&context.target), &mut |p| watcher.show(p))
+            let mut watcher = Watch::new(progress_s, suite.name(), &plan, &context.target);
+            let outcome = run(Arc::clone(&workload), &plan, Some(&context.target), &mut |p| watcher.show(p))
                 .map_err(hint)?;
             result.figures = suite.figures(context, &outcome)?;
             let is_cut = outcome.incomplete.is_some();
@@ -126,6 +129,7 @@ impl Experiment {
         let workload = self.suite.workload(&context).ok().filter(|workload| workload.can_idle())?;
         let plan = Plan {
             clients: 1,
+            threads: None,
             pace: Pace::Closed,
             limit: None,
             warmup: Duration::ZERO,
@@ -134,7 +138,7 @@ impl Experiment {
             seed: self.plan.seed,
         };
         let before = cpu_seconds();
-        let outcome = run(workload.as_ref(), &plan, None, &mut |_| {}).ok()?;
+        let outcome = run(workload, &plan, None, &mut |_| {}).ok()?;
         let cpu = cpu_seconds() - before;
         let processed = outcome.record.total().processed;
         (outcome.incomplete.is_none() && processed > 0).then(|| cpu * 1e6 / processed as f64)
@@ -170,6 +174,7 @@ impl Report {
             }
             print!("{}", report(result));
         }
+        table(&results).into_iter().for_each(|table| print!("{table}"));
         Ok(0)
     }
 }

@@ -1,5 +1,6 @@
 //! The command line: `tidemill bench linkbench VERB …`, for those who know the original.
 
+use super::csv_stream::CsvStream;
 use super::explain::explain;
 use super::original;
 use super::request::Requests;
@@ -12,11 +13,14 @@ use crate::interrupt;
 use crate::machine::memory_max_bytes;
 use crate::report::text::report;
 use crate::result::{ResultFile, TargetRecord};
-use crate::run::{Plan as RunPlan, Progress, run};
+use crate::run::{Outcome, Plan as RunPlan, Progress, run};
 use crate::suite::Check;
 use crate::target::{Connection, Target};
 use clap::{Args, Subcommand};
+use std::fs::File;
+use std::io::BufWriter;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Facebook's social graph benchmark: plan, load, request, validate.
 #[derive(Debug, Args)]
@@ -94,6 +98,9 @@ struct Request {
     sources: Sources,
     #[command(flatten)]
     place: Output,
+    /// Figures of each requester and operation every `displayfreq` seconds, as the original's CSV.
+    #[arg(long, value_name = "FILE")]
+    csvstream: Option<PathBuf>,
     /// Leave out the validation after the run.
     #[arg(long)]
     no_validate: bool,
@@ -219,7 +226,7 @@ impl Request {
         let settings = self.sources.settings()?;
         let (target, schema) = self.place.open(&settings)?;
         self.place.tell_settings(&settings);
-        let requests = Requests::new(&target, &settings, &schema)?;
+        let requests = Arc::new(Requests::new(&target, &settings, &schema)?);
         let plan = requests.plan(self.place.seed.unwrap_or_else(|| super::now_ms() as u64))?;
         if plan.clients == 0 {
             self.place.say("no requesters, no request phase");
@@ -228,15 +235,8 @@ impl Request {
         interrupt::listen().map_err(|error| Error::usage(error.to_string()))?;
         let mut result = ResultFile::new("linkbench", TargetRecord::of(&target)?, &plan);
         result.parameters = settings.told();
-        let every = settings.properties.or("req_progress_interval", 10_000)?;
-        let mut watch = progress_lines(&plan, every, |line| self.place.say(line));
-        let outcome = run(&requests, &plan, Some(&target), &mut watch)?;
+        let outcome = self.measure(requests, &settings, &plan, &target)?;
         let is_complete = outcome.incomplete.is_none();
-        self.place.write_csv(&original::request_csv(&settings, &plan, &outcome))?;
-        if self.place.original_log {
-            let lines = original::request_log(&settings, &plan, &outcome);
-            lines.iter().for_each(|line| self.place.say(line));
-        }
         result.repeats.push(outcome);
         result.memory_max_bytes = memory_max_bytes();
         if !self.no_validate && is_complete {
@@ -251,6 +251,34 @@ impl Request {
             result.write(path)?;
         }
         Ok(is_complete && result.checks.iter().all(|check| check.passed))
+    }
+
+    /// The run, with what the original tells of it while it goes on and when it has ended.
+    fn measure(
+        &self,
+        requests: Arc<Requests>,
+        settings: &Settings,
+        plan: &RunPlan,
+        target: &Target,
+    ) -> Result<Outcome> {
+        let every = settings.properties.or("req_progress_interval", 10_000)?;
+        let mut tell = progress_lines(plan, every, |line| self.place.say(line));
+        let create = |path: &PathBuf| {
+            let file = File::create(path).map_err(|error| Error::file(path, error))?;
+            CsvStream::new(BufWriter::new(file), settings, plan)
+        };
+        let mut stream = self.csvstream.as_ref().map(create).transpose()?;
+        let outcome = run(requests, plan, Some(target), &mut |progress| {
+            tell(progress);
+            stream.iter_mut().for_each(|stream| stream.add(progress));
+        })?;
+        stream.map_or(Ok(()), CsvStream::finish)?;
+        self.place.write_csv(&original::request_csv(settings, plan, &outcome))?;
+        if self.place.original_log {
+            let lines = original::request_log(settings, plan, &outcome);
+            lines.iter().for_each(|line| self.place.say(line));
+        }
+        Ok(outcome)
     }
 }
 

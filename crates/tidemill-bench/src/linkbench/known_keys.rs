@@ -83,10 +83,8 @@ const WITHOUT_EFFECT: &[&str] = &[
     "dbid",
     "dbload",
     "debuglevel",
-    "displayfreq",
     "hdr_histogram_accuracy",
     "hdr_histogram_max_latency",
-    "maxsamples",
     "nodestore",
     "progressfreq",
 ];

@@ -85,6 +85,7 @@ impl Requests {
         let rate: i64 = properties.or("requestrate", 0)?;
         Ok(Plan {
             clients,
+            threads: None,
             pace: if rate > 0 { Pace::Poisson(rate as f64 * clients as f64) } else { Pace::Closed },
             limit: None,
             warmup: Duration::from_secs(properties.or("warmup_time", 0)?),
@@ -136,6 +137,10 @@ fn unknown_law(settings: &Settings, class: &str) -> Error {
 impl Workload for Requests {
     fn operations(&self) -> Vec<String> {
         Operation::NAMES.map(str::to_owned).to_vec()
+    }
+
+    fn blocks(&self) -> bool {
+        self.target.is_embedded()
     }
 
     fn client(&self, seat: &Seat) -> crate::error::Result<Box<dyn Client + '_>> {

@@ -10,6 +10,7 @@ use crate::run::Workload;
 use crate::suite::{Check, Context, Parameter, Suite};
 use crate::target::Target;
 use clap::ValueEnum;
+use std::sync::Arc;
 
 /// The suite. Clients, rate and time of a run are the runner's; everything else is set by parameters.
 pub struct LinkBench {
@@ -85,9 +86,9 @@ impl Suite for LinkBench {
         fill(&context.target, &settings, &schema, context.seed, &|line| eprintln!("{line}")).map(|_| ())
     }
 
-    fn workload(&self, context: &Context) -> Result<Box<dyn Workload>> {
+    fn workload(&self, context: &Context) -> Result<Arc<dyn Workload>> {
         let (settings, schema) = self.with_schema(context)?;
-        Ok(Box::new(Requests::new(&context.target, &settings, &schema)?))
+        Ok(Arc::new(Requests::new(&context.target, &settings, &schema)?))
     }
 
     fn validate(&self, context: &Context, _: bool) -> Result<Vec<Check>> {

@@ -2,41 +2,32 @@
 
 use std::fmt::Write;
 
-use super::matrix::{Matrix, RATE, SHOWN, Shown};
-use super::plot::{Plot, Series, escaped};
+use super::chart;
+use super::matrix::{Matrix, SHOWN, Shown};
+use super::plot::escaped;
+use super::remark::{remarks, warnings};
 use super::text;
-use crate::histogram::Histogram;
+use crate::figure::{ms, percent};
 use crate::result::ResultFile;
-use crate::run::{Interval, Outcome};
+use crate::run::{Outcome, Tally};
+use crate::stats::{Estimate, Figure, Seconds};
 
-const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em;color:#222}\
-    figure{margin:1em 0}svg{width:100%;height:auto}svg text{font:11px system-ui,sans-serif}svg .title{font-weight:600;font-size:13px}\
-    svg .end{text-anchor:end}svg .middle{text-anchor:middle}svg .grid{stroke:#e4e4e4}svg .axis{stroke:#777}\
-    pre{background:#f6f6f6;padding:1em;overflow:auto;font-size:12px}table{border-collapse:collapse;margin:.5em 0 1.5em}\
-    td,th{padding:.35em .8em;text-align:right;border:1px solid #fff}th{font-weight:600}.bad{background:#fde0e0;padding:.6em 1em}";
+const STYLE: &str = include_str!("page.css");
 
-const COUNTS: [(&str, fn(&Interval) -> u64); 4] = [
-    ("ended well", |i| i.processed),
-    ("late", |i| i.late),
-    ("skipped", |i| i.skipped),
-    ("failed", |i| i.failed),
-];
-
-/// Where the spectrum of percentiles has marks.
-const SPECTRUM: [f64; 7] = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999];
+/// The first figures that a reader looks for.
+const CARDS: [Figure; 5] =
+    [Figure::Rate, Figure::Quantile(0.5), Figure::Quantile(0.95), Figure::Quantile(0.99), Figure::Missed];
 
 pub fn page(results: &[ResultFile]) -> String {
-    let title = results
-        .first()
-        .map_or("tidemill bench".to_owned(), |result| format!("{}: tidemill bench", result.suite));
+    let suite = results.first().map_or("tidemill bench", |result| &result.suite);
+    let title = escaped(suite);
     let mut out = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{}</title><style>{STYLE}</style></head><body>\n<h1>{}</h1>\n",
-        escaped(&title),
-        escaped(&title)
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}: tidemill bench</title>\n\
+         <meta name=\"viewport\" content=\"width=device-width\"><style>{STYLE}</style></head><body>\n<h1>{title}</h1>\n"
     );
     if let Some(matrix) = Matrix::of(results) {
         heat_maps(&mut out, &matrix);
-        out.push_str(&scalability(&matrix).svg());
+        out.push_str(&chart::scalability(&matrix).svg());
     }
     for result in results {
         one(&mut out, result);
@@ -47,100 +38,122 @@ pub fn page(results: &[ResultFile]) -> String {
 fn one(out: &mut String, result: &ResultFile) {
     let point: Vec<String> = result.point.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let heading = if point.is_empty() { result.target.url.clone() } else { point.join(", ") };
-    let _ = writeln!(out, "<h2>{}</h2>", escaped(&heading));
+    let tls = if result.target.is_encrypted { ", under TLS" } else { "" };
+    let _ = writeln!(
+        out,
+        "<section><h2>{}</h2><p class=\"what\">{}{tls}<br>{}</p>",
+        escaped(&heading),
+        escaped(text::first_line(&result.target.version)),
+        escaped(&text::pace(&result.plan))
+    );
     if let Some(blemish) = result.blemish() {
         let _ =
             writeln!(out, "<p class=\"bad\">Incomplete: {}. It ranks with no other.</p>", escaped(&blemish));
     }
-    for outcome in &result.repeats {
-        for plot in [throughput(outcome), over_time(outcome), spectrum(outcome)] {
-            out.push_str(&plot.svg());
-        }
+    for warning in warnings(result) {
+        let _ = writeln!(out, "<p class=\"warn\">{}</p>", escaped(&sentence(&warning)));
     }
-    let _ = writeln!(out, "<pre>{}</pre>", escaped(&text::report(result)));
-    let settings: String =
-        result.target.server_settings.iter().map(|(name, value)| format!("{name} = {value}\n")).collect();
-    if !settings.is_empty() {
+    cards(out, result);
+    for (i, outcome) in result.repeats.iter().enumerate() {
+        if result.repeats.len() > 1 {
+            let _ = writeln!(out, "<h3>Repeat {} of {}</h3>", i + 1, result.repeats.len());
+        }
+        out.push_str("<div class=\"plots\">\n");
+        chart::of(outcome).iter().for_each(|plot| out.push_str(&plot.svg()));
+        out.push_str("</div>\n");
+        operations(out, outcome);
+    }
+    notes(out, result);
+    out.push_str("</section>\n");
+}
+
+/// A text that begins as one within a line.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", letters.as_str())
+}
+
+/// Over all repeats, with intervals.
+fn cards(out: &mut String, result: &ResultFile) {
+    let estimates = Seconds::of(&result.repeats).estimates(&CARDS);
+    out.push_str("<div class=\"cards\">\n");
+    for (figure, Estimate { value, interval }) in CARDS.iter().zip(estimates) {
+        let (name, unit, show): (_, _, fn(f64) -> String) = match figure {
+            Figure::Rate => ("throughput".to_owned(), "/s", |value| format!("{value:.1}")),
+            Figure::Missed => ("late or skipped".to_owned(), "%", |value| format!("{value:.2}")),
+            _ => (figure.name(), "ms", ms),
+        };
+        let range = interval
+            .map_or("too short to tell".to_owned(), |(low, high)| format!("{} to {}", show(low), show(high)));
         let _ = writeln!(
             out,
-            "<details><summary>Settings of the server</summary><pre>{}</pre></details>",
-            escaped(&settings)
+            "<div><span>{name}</span><b>{} <small>{unit}</small></b><span>{range}</span></div>",
+            show(value)
         );
     }
+    out.push_str("</div>\n");
 }
 
-fn throughput(outcome: &Outcome) -> Plot {
-    let width = outcome.record.interval_ns as f64 / 1e9;
-    let series = |(name, of): &(&str, fn(&Interval) -> u64)| Series {
-        name: (*name).to_owned(),
-        points: seconds(outcome).map(|(at, interval)| (at, of(interval) as f64 / width)).collect(),
-    };
-    let is_there =
-        |(_, of): &&(&str, fn(&Interval) -> u64)| outcome.record.intervals.iter().any(|i| of(i) > 0);
-    let series = COUNTS.iter().filter(is_there).map(series).collect();
-    Plot {
-        title: "Operations a second".to_owned(),
-        x_label: "s",
-        y_label: "a second",
-        is_y_logarithmic: false,
-        x_marks: Vec::new(),
-        series,
-    }
-}
-
-/// The last interval holds only what ended after the end.
-fn seconds(outcome: &Outcome) -> impl Iterator<Item = (f64, &Interval)> {
-    let width = outcome.record.interval_ns as f64 / 1e9;
-    let whole = (outcome.elapsed_s / width).floor().max(1.0) as usize;
-    outcome
-        .record
-        .intervals
-        .iter()
-        .take(whole)
-        .enumerate()
-        .map(move |(i, interval)| (i as f64 * width, interval))
-}
-
-fn over_time(outcome: &Outcome) -> Plot {
-    let series = |(name, share): (&str, f64)| Series {
-        name: name.to_owned(),
-        points: seconds(outcome)
-            .filter(|(_, interval)| interval.response.count() > 0)
-            .map(|(at, interval)| (at, interval.response.quantile(share) as f64 / 1e6))
-            .collect(),
-    };
-    Plot {
-        title: "Response time by the moment at which the operation was due".to_owned(),
-        x_label: "s",
-        y_label: "ms",
-        is_y_logarithmic: true,
-        x_marks: Vec::new(),
-        series: [("max", 1.0), ("p99", 0.99), ("p95", 0.95), ("p50", 0.5)].map(series).into(),
-    }
-}
-
-/// Each nine of the percentile has the same room.
-fn spectrum(outcome: &Outcome) -> Plot {
+fn operations(out: &mut String, outcome: &Outcome) {
+    out.push_str("<table class=\"operations\"><tr><th>operation</th>");
+    let heads = [
+        "count",
+        "a second",
+        "late %",
+        "skipped %",
+        "failed",
+        "mean ms",
+        "p50",
+        "p95",
+        "p99",
+        "p99.9",
+        "max",
+    ];
+    heads.iter().for_each(|head| *out += &format!("<th>{head}</th>"));
+    out.push_str("</tr>\n");
     let total = outcome.record.total();
-    let nines = |share: f64| -(1.0 - share).log10();
-    let most = nines(1.0 - 1.0 / (total.response.count().max(2) as f64));
-    let series = |(name, histogram): (&str, &Histogram)| Series {
-        name: name.to_owned(),
-        points: (0..=200)
-            .map(|i| f64::from(i) / 200.0 * most)
-            .map(|at| (at, histogram.quantile(1.0 - 10f64.powf(-at)) as f64 / 1e6))
-            .collect(),
-    };
-    Plot {
-        title: "Percentiles".to_owned(),
-        x_label: "percentile",
-        y_label: "ms",
-        is_y_logarithmic: true,
-        x_marks: SPECTRUM
-            .iter()
-            .map(|share| (nines(*share), format!("{}", (share * 1e7).round() / 1e5)))
-            .collect(),
-        series: [("response", &total.response), ("service", &total.service)].map(series).into(),
+    let asked = outcome.operations.iter().map(String::as_str).zip(&outcome.record.operations);
+    let asked: Vec<(&str, &Tally)> = asked.filter(|(_, tally)| tally.asked() > 0).collect();
+    let all = (asked.len() > 1).then_some(("all", &total));
+    for (name, tally) in asked.iter().copied().chain(all) {
+        let rate = if outcome.elapsed_s > 0.0 { tally.processed as f64 / outcome.elapsed_s } else { 0.0 };
+        let mut cells = vec![
+            tally.processed.to_string(),
+            format!("{rate:.1}"),
+            format!("{:.2}", percent(tally.late, tally.processed)),
+            format!("{:.2}", percent(tally.skipped, tally.asked())),
+            tally.failed.to_string(),
+            ms(tally.response.mean()),
+        ];
+        cells.extend([0.5, 0.95, 0.99, 0.999, 1.0].map(|share| ms(tally.response.quantile(share) as f64)));
+        let cells: String = cells.iter().map(|cell| format!("<td>{cell}</td>")).collect();
+        let _ = writeln!(out, "<tr><th>{}</th>{cells}</tr>", escaped(name));
+    }
+    out.push_str("</table>\n");
+}
+
+/// Answers, what the generator cost, and all of it as text.
+fn notes(out: &mut String, result: &ResultFile) {
+    out.push_str("<ul>\n");
+    for check in &result.checks {
+        let (class, mark) = if check.passed { ("right", "right") } else { ("wrong", "WRONG") };
+        let (name, detail) = (escaped(&check.name), escaped(&check.detail));
+        let _ = writeln!(out, "<li class=\"{class}\">{mark}: {name}: {detail}</li>");
+    }
+    for remark in remarks(result) {
+        let _ = writeln!(out, "<li>{}</li>", escaped(&remark));
+    }
+    out.push_str("</ul>\n");
+    let settings: String =
+        result.target.server_settings.iter().map(|(name, value)| format!("{name} = {value}\n")).collect();
+    for (summary, text) in
+        [("The report as text", text::report(result)), ("Settings of the server", settings)]
+    {
+        if !text.is_empty() {
+            let _ =
+                writeln!(out, "<details><summary>{summary}</summary><pre>{}</pre></details>", escaped(&text));
+        }
     }
 }
 
@@ -148,7 +161,7 @@ fn heat_maps(out: &mut String, matrix: &Matrix<'_>) {
     for shown in &SHOWN {
         let _ = writeln!(
             out,
-            "<h2>{}</h2><table><tr><th>{} \\ {}</th>",
+            "<h2>{}</h2><table class=\"heat\"><tr><th>{} \\ {}</th>",
             shown.name,
             escaped(&matrix.row_name),
             escaped(&matrix.column_name)
@@ -165,29 +178,6 @@ fn heat_maps(out: &mut String, matrix: &Matrix<'_>) {
             out.push_str("</tr>\n");
         }
         out.push_str("</table>\n");
-    }
-}
-
-/// What was measured over clients, and the law that fits it.
-fn scalability(matrix: &Matrix<'_>) -> Plot {
-    let mut series = Vec::new();
-    for (name, fit) in matrix.fits() {
-        let cells = matrix.rows.iter().find(|(row, _)| row == name).map(|(_, cells)| cells.iter().flatten());
-        let point = |result: &&ResultFile| Some((result.plan.clients as f64, RATE.value(result)?));
-        let points: Vec<(f64, f64)> = cells.into_iter().flatten().filter_map(point).collect();
-        let most = points.iter().map(|(clients, _)| *clients).fold(1.0, f64::max);
-        let law =
-            (0..=100).map(|i| 1.0 + (most - 1.0) * f64::from(i) / 100.0).map(|n| (n, fit.rate(n))).collect();
-        series.push(Series { name: format!("{name} measured"), points });
-        series.push(Series { name: format!("{name} fitted"), points: law });
-    }
-    Plot {
-        title: "Operations a second over clients, and the universal scalability law".to_owned(),
-        x_label: "clients",
-        y_label: "a second",
-        is_y_logarithmic: false,
-        x_marks: Vec::new(),
-        series,
     }
 }
 

@@ -9,7 +9,10 @@ const RIGHT: f64 = 130.0;
 const TOP: f64 = 28.0;
 const BOTTOM: f64 = 40.0;
 /// Distinguishable without red against green.
-const COLORS: [&str; 5] = ["#0b6fa4", "#e07b00", "#6a3d9a", "#444444", "#c2185b"];
+const COLORS: [&str; 10] = [
+    "#0b6fa4", "#e07b00", "#6a3d9a", "#444444", "#c2185b", "#00897b", "#8d6e63", "#b8a000", "#5c9bd5",
+    "#9e9e9e",
+];
 
 pub struct Plot {
     pub title: String,
@@ -90,7 +93,7 @@ impl Plot {
             let place = TOP + 14.0 * (i as f64 + 1.0);
             let _ = write!(
                 svg,
-                "<text x=\"{:.0}\" y=\"{place:.0}\" fill=\"{color}\">{}</text>",
+                "<text x=\"{:.0}\" y=\"{place:.0}\" style=\"fill:{color}\">{}</text>",
                 WIDTH - RIGHT + 10.0,
                 escaped(&series.name)
             );

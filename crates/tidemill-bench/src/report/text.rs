@@ -1,15 +1,11 @@
 //! The report of one result as text.
 
+use super::remark::{remarks, warnings};
 use crate::figure::{ms, percent};
 use crate::histogram::Histogram;
-use crate::result::ResultFile;
+use crate::result::{PlanRecord, ResultFile};
 use crate::run::{Outcome, Pace, Tally};
 use crate::stats::{Estimate, Figure, Seconds};
-
-/// Above this share of all processors the generator is suspected to measure itself.
-const CPU_SHARE_MAX: f64 = 0.75;
-/// Idle clients that wake up later than this in one of a hundred cases make responses look slower.
-const OVERSLEEP_MAX_NS: u64 = 1_000_000;
 
 pub fn report(result: &ResultFile) -> String {
     let mut out = String::new();
@@ -25,12 +21,14 @@ pub fn report(result: &ResultFile) -> String {
         }
         outcome_block(&mut out, outcome);
     }
+    operations(&mut out, result);
     for (name, value) in &result.figures {
         put(&mut out, &format!("{name}: {value:.3}"));
     }
     parts(&mut out, result);
     checks(&mut out, result);
-    warnings(&mut out, result);
+    remarks(result).iter().for_each(|remark| put(&mut out, remark));
+    warnings(result).iter().for_each(|warning| put(&mut out, &format!("WARNING: {warning}")));
     out
 }
 
@@ -40,23 +38,10 @@ fn put(out: &mut String, line: &str) {
 }
 
 fn head(out: &mut String, result: &ResultFile) {
-    let plan = &result.plan;
-    let pace = match plan.pace {
-        Pace::Poisson(rate) => format!("open loop, {rate} a second (Poisson)"),
-        Pace::Constant(rate) => format!("open loop, {rate} a second (evenly spaced)"),
-        Pace::Closed => {
-            "CLOSED loop: a slow server is asked less, and response times leave out the waiting".to_owned()
-        }
-    };
-    let limit = plan.limit_ms.map(|ms| format!(", limit {ms} ms")).unwrap_or_default();
-    put(out, &format!("{} on {}: {}", result.suite, result.target.url, first_line(&result.target.version)));
-    put(
-        out,
-        &format!(
-            "{pace}{limit}; {} clients; {} s after {} s of warm-up",
-            plan.clients, plan.time_s, plan.warmup_s
-        ),
-    );
+    let target = &result.target;
+    let tls = if target.is_encrypted { " under TLS" } else { "" };
+    put(out, &format!("{} on {}{tls}: {}", result.suite, target.url, first_line(&target.version)));
+    put(out, &pace(&result.plan));
     let pairs = |pairs: &std::collections::BTreeMap<String, String>| {
         pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
     };
@@ -70,13 +55,49 @@ fn head(out: &mut String, result: &ResultFile) {
         out,
         &format!(
             "{} cores ({}), load {} before; seed {}",
-            machine.cores, machine.cpu, machine.load_before, plan.seed
+            machine.cores, machine.cpu, machine.load_before, result.plan.seed
         ),
     );
 }
 
-fn first_line(text: &str) -> &str {
+/// What was asked, and for how long.
+pub fn pace(plan: &PlanRecord) -> String {
+    let pace = match plan.pace {
+        Pace::Poisson(rate) => format!("open loop, {rate} a second (Poisson)"),
+        Pace::Constant(rate) => format!("open loop, {rate} a second (evenly spaced)"),
+        Pace::Closed => {
+            "CLOSED loop: a slow server is asked less, and response times leave out the waiting".to_owned()
+        }
+    };
+    let limit = plan.limit_ms.map(|ms| format!(", limit {ms} ms")).unwrap_or_default();
+    format!("{pace}{limit}; {} clients; {} s after {} s of warm-up", plan.clients, plan.time_s, plan.warmup_s)
+}
+
+pub fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
+}
+
+/// The intervals of what the tables tell of each operation, over all repeats.
+fn operations(out: &mut String, result: &ResultFile) {
+    let Some(first) = result.repeats.first().filter(|outcome| outcome.operations.len() > 1) else { return };
+    let figures = [Figure::Mean, Figure::Quantile(0.5), Figure::Quantile(0.95), Figure::Quantile(0.99)];
+    let mut rows = Vec::new();
+    for (index, name) in first.operations.iter().enumerate() {
+        let estimates = Seconds::of_operation(&result.repeats, index).estimates(&figures);
+        let intervals: Option<Vec<_>> = estimates.iter().map(|estimate| estimate.interval).collect();
+        let asked = intervals.filter(|_| estimates.iter().any(|estimate| estimate.value > 0.0));
+        rows.extend(asked.map(|intervals| (name, intervals)));
+    }
+    if rows.is_empty() {
+        return;
+    }
+    let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).max(14);
+    let heads: String = figures.iter().map(|figure| format!(" {:>22}", figure.name())).collect();
+    put(out, &format!("\n{:<width$}{heads} ms", "95 % intervals"));
+    for (name, intervals) in rows {
+        let show = |(low, high): &(f64, f64)| format!(" {:>22}", format!("{} to {}", ms(*low), ms(*high)));
+        put(out, &format!("{name:<width$}{}", intervals.iter().map(show).collect::<String>()));
+    }
 }
 
 /// With intervals, over all repeats.
@@ -194,62 +215,4 @@ fn checks(out: &mut String, result: &ResultFile) {
         let mark = if check.passed { "right" } else { "WRONG" };
         put(out, &format!("{mark}: {}: {}", check.name, check.detail));
     }
-}
-
-fn warnings(out: &mut String, result: &ResultFile) {
-    let embedded = if result.target.dialect == "sqlite" {
-        " (the database's work included: it is in this process)"
-    } else {
-        ""
-    };
-    for outcome in &result.repeats {
-        let wall = result.plan.warmup_s + outcome.elapsed_s;
-        let share = outcome.generator_cpu_s / (wall.max(0.001) * result.machine.cores as f64);
-        let operations = outcome.record.total().processed.max(1) as f64 * wall / outcome.elapsed_s.max(0.001);
-        let floor = result
-            .floor_cpu_us
-            .map(|us| format!("; against nothing it costs {us:.1} µs"))
-            .unwrap_or_default();
-        put(
-            out,
-            &format!(
-                "generator: {:.1} % of the machine's CPU, {:.1} µs an operation{embedded}{floor}; {:.0} MB at most; idle clients woke {} ms late (p99)",
-                share * 100.0,
-                outcome.generator_cpu_s * 1e6 / operations,
-                result.memory_max_bytes as f64 / 1e6,
-                ms(outcome.record.oversleep.quantile(0.99) as f64)
-            ),
-        );
-        if share > CPU_SHARE_MAX && embedded.is_empty() {
-            put(out, "WARNING: the generator has most of the CPU: these are figures of the generator");
-        }
-        if outcome.record.oversleep.quantile(0.99) > OVERSLEEP_MAX_NS {
-            put(
-                out,
-                "WARNING: clients that were idle woke up late: the machine is too busy for these figures",
-            );
-        }
-    }
-    if let Some(drift) = Seconds::of(&result.repeats[..result.repeats.len().min(1)]).drift() {
-        put(
-            out,
-            &format!(
-                "WARNING: not steady: responses changed by {:+.0} % from the first third to the last",
-                drift * 100.0
-            ),
-        );
-    }
-    if let Some(spread) = spread(&result.repeats) {
-        put(out, &format!("noise of this machine (repeats of the same run, p50): {:.1} %", spread * 100.0));
-    }
-}
-
-/// How far the medians of repeats are apart: the change that means nothing here.
-pub fn spread(repeats: &[Outcome]) -> Option<f64> {
-    if repeats.len() < 2 {
-        return None;
-    }
-    let medians: Vec<f64> = repeats.iter().map(|o| o.record.total().response.quantile(0.5) as f64).collect();
-    let (low, high) = medians.iter().fold((f64::MAX, 0.0_f64), |(low, high), m| (low.min(*m), high.max(*m)));
-    (low > 0.0).then(|| high / low - 1.0)
 }

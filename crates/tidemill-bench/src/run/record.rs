@@ -1,9 +1,11 @@
 //! Samples to figures: for the whole run, for each operation, for each interval.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
-use crate::histogram::{COARSE_BITS, Histogram};
-use crate::run::client::{Kind, Sample};
+use crate::histogram::Histogram;
+use crate::run::sample::{Kind, Sample};
 
 /// A run has at most this many intervals; a longer one has wider ones.
 const INTERVALS_MAX: usize = 600;
@@ -30,27 +32,43 @@ pub struct Tally {
     pub lag: Histogram,
 }
 
-/// What happened in one stretch of time.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// What happened in one stretch of time, by operation.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
+    pub operations: Vec<Slice>,
+}
+
+/// What one operation did in an interval, or all of them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Slice {
     /// Ended in it.
+    #[serde(skip_serializing_if = "is_zero")]
     pub processed: u64,
     /// Of those that were due in it.
+    #[serde(skip_serializing_if = "is_zero")]
     pub late: u64,
+    #[serde(skip_serializing_if = "is_zero")]
     pub skipped: u64,
+    #[serde(skip_serializing_if = "is_zero")]
     pub failed: u64,
     /// Responses of those that were due in it.
+    #[serde(skip_serializing_if = "Histogram::is_empty")]
     pub response: Histogram,
 }
 
-impl Default for Interval {
+impl Default for Slice {
     fn default() -> Self {
-        Self { processed: 0, late: 0, skipped: 0, failed: 0, response: Histogram::new(COARSE_BITS) }
+        Self { processed: 0, late: 0, skipped: 0, failed: 0, response: Histogram::coarse() }
     }
 }
 
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 /// All that was recorded after the warm-up.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     pub interval_ns: u64,
     pub intervals: Vec<Interval>,
@@ -69,6 +87,14 @@ pub(crate) struct Recorder {
 }
 
 impl Tally {
+    fn add(&mut self, sample: &Sample, is_late: bool) {
+        self.processed += 1;
+        self.late += u64::from(is_late);
+        self.response.record(sample.end_ns - sample.due_ns);
+        self.service.record(sample.end_ns - sample.begin_ns);
+        self.lag.record(sample.begin_ns - sample.due_ns);
+    }
+
     pub fn merge(&mut self, other: &Tally) {
         self.processed += other.processed;
         self.late += other.late;
@@ -87,7 +113,23 @@ impl Tally {
 }
 
 impl Interval {
-    pub fn merge(&mut self, other: &Interval) {
+    fn new(operations: usize) -> Self {
+        Self { operations: vec![Slice::default(); operations] }
+    }
+
+    pub fn total(&self) -> Slice {
+        let mut total = Slice::default();
+        self.operations.iter().for_each(|slice| total.merge(slice));
+        total
+    }
+
+    fn merge(&mut self, other: &Interval) {
+        self.operations.iter_mut().zip(&other.operations).for_each(|(slice, other)| slice.merge(other));
+    }
+}
+
+impl Slice {
+    fn merge(&mut self, other: &Slice) {
         self.processed += other.processed;
         self.late += other.late;
         self.skipped += other.skipped;
@@ -105,7 +147,8 @@ impl Record {
 }
 
 impl Recorder {
-    pub fn new(operations: usize, warmup_ns: u64, limit_ns: Option<u64>) -> Self {
+    pub fn new(operations: usize, warmup: Duration, limit: Option<Duration>) -> Self {
+        let warmup_ns = warmup.as_nanos() as u64;
         let record = Record {
             interval_ns: SECOND_NS,
             intervals: Vec::new(),
@@ -113,7 +156,7 @@ impl Recorder {
             oversleep: Histogram::default(),
             last_end_ns: warmup_ns,
         };
-        Self { record, warmup_ns, limit_ns: limit_ns.unwrap_or(u64::MAX) }
+        Self { record, warmup_ns, limit_ns: limit.map_or(u64::MAX, |limit| limit.as_nanos() as u64) }
     }
 
     /// The samples of the warm-up go by.
@@ -125,42 +168,37 @@ impl Recorder {
         let is_late = response > self.limit_ns;
         let due_in = self.interval(sample.due_ns);
         // A workload that names an operation it does not have is a bug; its samples count as the last one's.
-        let last = self.record.operations.len().saturating_sub(1);
-        let Some(tally) = self.record.operations.get_mut((sample.operation as usize).min(last)) else {
-            return;
-        };
-        let interval = &mut self.record.intervals[due_in];
+        let operation = (sample.operation as usize).min(self.record.operations.len().saturating_sub(1));
+        let Some(tally) = self.record.operations.get_mut(operation) else { return };
+        let interval = &mut self.record.intervals[due_in].operations[operation];
         match sample.kind {
             Kind::Skipped => {
                 tally.skipped += 1;
                 interval.skipped += 1;
-                return;
             }
+            Kind::Backlog => tally.backlog += 1,
             Kind::Failed => {
                 tally.failed += 1;
                 interval.failed += 1;
                 self.record.last_end_ns = self.record.last_end_ns.max(sample.end_ns);
-                return;
             }
-            Kind::Backlog => {
-                tally.backlog += 1;
-                return;
+            Kind::Done => {
+                tally.add(sample, is_late);
+                interval.late += u64::from(is_late);
+                interval.response.record(response);
+                self.add_end(sample, operation);
             }
-            Kind::Done => {}
         }
-        tally.processed += 1;
-        tally.late += u64::from(is_late);
-        tally.response.record(response);
-        tally.service.record(sample.end_ns - sample.begin_ns);
-        tally.lag.record(sample.begin_ns - sample.due_ns);
-        interval.late += u64::from(is_late);
-        interval.response.record(response);
+    }
+
+    /// What counts by the time at which an operation ended well.
+    fn add_end(&mut self, sample: &Sample, operation: usize) {
         if sample.was_idle {
             self.record.oversleep.record(sample.begin_ns - sample.due_ns);
         }
         self.record.last_end_ns = self.record.last_end_ns.max(sample.end_ns);
         let ended_in = self.interval(sample.end_ns);
-        self.record.intervals[ended_in].processed += 1;
+        self.record.intervals[ended_in].operations[operation].processed += 1;
     }
 
     /// The interval of a time; makes it, and halves their number when there are too many.
@@ -171,7 +209,8 @@ impl Recorder {
         }
         let index = (since / self.record.interval_ns) as usize;
         if index >= self.record.intervals.len() {
-            self.record.intervals.resize_with(index + 1, Interval::default);
+            let operations = self.record.operations.len();
+            self.record.intervals.resize_with(index + 1, || Interval::new(operations));
         }
         index
     }
@@ -204,19 +243,13 @@ mod tests {
 
     fn sample(due_ms: u64, begin_ms: u64, end_ms: u64) -> Sample {
         let ns = |ms| ms * 1_000_000;
-        Sample {
-            operation: 0,
-            kind: Kind::Done,
-            was_idle: begin_ms == due_ms,
-            due_ns: ns(due_ms),
-            begin_ns: ns(begin_ms),
-            end_ns: ns(end_ms),
-        }
+        let was_idle = begin_ms == due_ms;
+        Sample { was_idle, ..Sample::new(0, Kind::Done, ns(due_ms), ns(begin_ms), ns(end_ms)) }
     }
 
     #[test]
     fn the_warmup_is_left_out_and_late_counts_from_the_intended_start() {
-        let mut recorder = Recorder::new(1, 1_000_000_000, Some(50_000_000));
+        let mut recorder = Recorder::new(1, Duration::from_secs(1), Some(Duration::from_millis(50)));
         recorder.add(&sample(999, 999, 5000));
         recorder.add(&sample(1000, 1000, 1050));
         recorder.add(&sample(1000, 1040, 1051));
@@ -231,12 +264,13 @@ mod tests {
 
     #[test]
     fn a_long_run_has_wider_intervals_and_loses_nothing() {
-        let mut recorder = Recorder::new(1, 0, None);
+        let mut recorder = Recorder::new(1, Duration::ZERO, None);
         for second in 0..2000 {
             recorder.add(&sample(second * 1000, second * 1000, second * 1000 + 1));
         }
         let record = recorder.finish();
         assert_eq!((record.interval_ns, record.intervals.len()), (4 * SECOND_NS, 500));
-        assert!(record.intervals.iter().all(|i| i.processed == 4 && i.response.count() == 4));
+        let totals = record.intervals.iter().map(Interval::total);
+        assert!(totals.into_iter().all(|total| total.processed == 4 && total.response.count() == 4));
     }
 }

@@ -9,6 +9,7 @@ use super::parse::{Action, Argument, Fetch};
 use super::value::{Value, Variables};
 use super::{Script, Step};
 use crate::error::{Error, Result};
+use crate::fiber;
 use crate::random::Random;
 use crate::run::{Client, Part, Seat, Workload};
 use crate::target::{Connection, Dialect, Rows, Statement, Target, Value as Bound};
@@ -40,6 +41,10 @@ pub struct Scripts {
 impl Workload for Scripts {
     fn operations(&self) -> Vec<String> {
         self.scripts.iter().map(|script| script.name.clone()).collect()
+    }
+
+    fn blocks(&self) -> bool {
+        self.target.is_embedded() || self.scripts.iter().any(Script::starts_programs)
     }
 
     fn can_idle(&self) -> bool {
@@ -115,15 +120,17 @@ impl Client for ScriptClient<'_> {
         let script = &self.workload.scripts[self.chosen];
         // For each \if that is open: is this branch done, and has one of them been?
         let mut conditions: Vec<Branch> = Vec::new();
+        let mut begin = Instant::now();
         for (index, step) in script.steps.iter().enumerate() {
             if self.branch(&mut conditions, step, index)? || conditions.iter().any(|branch| !branch.is_on) {
                 continue;
             }
-            let begin = Instant::now();
             let done = self.step(step, index);
+            let end = Instant::now();
             let (count, nanoseconds) = &mut self.times[self.chosen][index];
             *count += 1;
-            *nanoseconds += begin.elapsed().as_nanos() as u64;
+            *nanoseconds += (end - begin).as_nanos() as u64;
+            begin = end;
             if let Err(error) = done {
                 self.recover(&error)?;
                 return Err(error);
@@ -210,7 +217,7 @@ impl ScriptClient<'_> {
                 let text = self.word(amount, step)?;
                 // As C's atoi has it: what is no number is 0.
                 let times = text.trim().parse::<u32>().unwrap_or(0);
-                std::thread::sleep(*unit * times);
+                fiber::sleep(*unit * times);
                 Ok(())
             }
             Action::Shell(variable, words) => self.shell(variable.as_deref(), words, step),

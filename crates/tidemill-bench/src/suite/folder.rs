@@ -27,6 +27,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Deserialize;
 
@@ -173,8 +174,8 @@ impl Suite for Folder {
         Ok(())
     }
 
-    fn workload(&self, context: &Context) -> Result<Box<dyn Workload>> {
-        Ok(Box::new(Scripts {
+    fn workload(&self, context: &Context) -> Result<Arc<dyn Workload>> {
+        Ok(Arc::new(Scripts {
             scripts: self.scripts.clone(),
             target: context.target.clone(),
             mode: context.mode,

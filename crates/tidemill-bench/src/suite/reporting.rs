@@ -1,6 +1,8 @@
 //! Reporting queries with a rate and a latency limit, after rustprooflabs' pgbench-tests: how many users at one query a
 //! second each does this machine carry?
 
+use std::sync::Arc;
+
 use crate::error::{Error, Result};
 use crate::random::Random;
 use crate::run::Workload;
@@ -141,11 +143,11 @@ impl Suite for Reporting {
         settle(connection.as_mut(), context.target.dialect())
     }
 
-    fn workload(&self, context: &Context) -> Result<Box<dyn Workload>> {
+    fn workload(&self, context: &Context) -> Result<Arc<dyn Workload>> {
         let mut variables = Variables::default();
         variables.set_text("scale", context.text("scale")?);
         let script = |(name, text): &(&str, &str)| Script::parse(name, text, 1);
-        Ok(Box::new(Scripts {
+        Ok(Arc::new(Scripts {
             scripts: SCRIPTS.iter().map(script).collect::<Result<_>>()?,
             target: context.target.clone(),
             mode: context.mode,

@@ -106,13 +106,13 @@ impl Suite for Streams {
         Ok(())
     }
 
-    fn workload(&self, context: &Context) -> Result<Box<dyn Workload>> {
+    fn workload(&self, context: &Context) -> Result<Arc<dyn Workload>> {
         let shape = Shape::of(context)?;
         // Against nothing, nothing is sent.
         let sent =
             if context.target.dialect() == Dialect::Noop { Arc::default() } else { Arc::clone(&self.sent) };
         let see = if shape.window.is_empty() { context.number("see")? } else { 0 };
-        Ok(Box::new(Inserts { shape, target: context.target.clone(), sent, see }))
+        Ok(Arc::new(Inserts { shape, target: context.target.clone(), sent, see }))
     }
 
     fn validate(&self, context: &Context, is_after: bool) -> Result<Vec<Check>> {
@@ -184,6 +184,10 @@ struct Inserts {
 impl Workload for Inserts {
     fn operations(&self) -> Vec<String> {
         vec!["insert".to_owned(), "see".to_owned()]
+    }
+
+    fn blocks(&self) -> bool {
+        self.target.is_embedded()
     }
 
     fn client(&self, seat: &Seat) -> Result<Box<dyn Client + '_>> {

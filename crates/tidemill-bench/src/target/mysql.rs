@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::target::channel::{Channel, OpenSockets, Socket};
+use crate::target::tls::{self, Tls};
 use crate::target::{Connection, Dialect, Driver, Url};
 use session::Session;
 
@@ -21,16 +22,13 @@ pub struct MySql {
     password: String,
     database: String,
     connect_timeout: Duration,
+    tls: Tls,
     open: OpenSockets,
 }
 
 impl MySql {
     pub fn new(url: &Url) -> Result<Self> {
-        const NAMES: [&str; 2] = ["socket", "connect_timeout"];
-        if let Some((name, _)) = url.options.iter().find(|(name, _)| !NAMES.contains(&name.as_str())) {
-            let known = NAMES.join(", ");
-            return Err(Error::usage(format!("a mysql target has no option \"{name}\" ({known} are there)")));
-        }
+        url.check_options("mysql", &["socket", "connect_timeout"], &tls::OPTIONS)?;
         let environment = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
         let seconds = url.option("connect_timeout").map(str::parse::<u64>).transpose();
         let seconds = seconds.map_err(|_| Error::usage("connect_timeout is no number of seconds"))?;
@@ -39,18 +37,20 @@ impl MySql {
             password: url.password.clone().or_else(|| environment("MYSQL_PWD")).unwrap_or_default(),
             database: url.path.clone(),
             connect_timeout: seconds.map_or(CONNECT_TIMEOUT, Duration::from_secs),
+            tls: Tls::of(url)?,
             open: OpenSockets::default(),
             url: url.clone(),
         })
     }
 
+    fn host(&self) -> &str {
+        self.url.host.as_deref().unwrap_or("localhost")
+    }
+
     fn socket(&self) -> std::io::Result<Socket> {
         match self.url.option("socket") {
             Some(path) => Socket::unix(path),
-            None => {
-                let host = self.url.host.as_deref().unwrap_or("localhost");
-                Socket::tcp(host, self.url.port.unwrap_or(PORT), self.connect_timeout)
-            }
+            None => Socket::tcp(self.host(), self.url.port.unwrap_or(PORT), self.connect_timeout),
         }
     }
 }
@@ -65,13 +65,13 @@ impl Driver for MySql {
         let refused = |cause: String| Error::Unreachable { target: target.clone(), cause };
         let socket = self.socket().map_err(|e| refused(e.to_string()))?;
         let mut channel = Channel::new(socket, &self.open);
-        channel.set_timeout(Some(self.connect_timeout))?;
+        channel.set_timeout(Some(self.connect_timeout));
         connect::start(self, &mut channel).map_err(|e| match e {
             Error::Lost(cause) => refused(cause),
             Error::Server(error) => refused(error.to_string()),
             other => other,
         })?;
-        channel.set_timeout(None)?;
+        channel.set_timeout(None);
         Ok(Box::new(Session::new(channel)))
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::target::channel::{Channel, OpenSockets, Socket};
+use crate::target::tls::{self, Tls};
 use crate::target::{Connection, Dialect, Driver, Url};
 use session::Session;
 
@@ -22,12 +23,17 @@ pub struct Postgres {
     password: Option<String>,
     database: String,
     connect_timeout: Duration,
+    tls: Tls,
     open: OpenSockets,
 }
 
 impl Postgres {
     pub fn new(url: &Url) -> Result<Self> {
-        check_options(url)?;
+        url.check_options(
+            "postgres",
+            &["host", "connect_timeout", "application_name", "options"],
+            &tls::OPTIONS,
+        )?;
         let environment = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
         let user = url.user.clone().or_else(|| environment("PGUSER")).or_else(|| environment("USER"));
         let user = user.unwrap_or_else(|| "postgres".to_owned());
@@ -42,30 +48,22 @@ impl Postgres {
             database: database.unwrap_or_else(|| user.clone()),
             user,
             connect_timeout: seconds.map_or(CONNECT_TIMEOUT, Duration::from_secs),
+            tls: Tls::of(url)?,
             open: OpenSockets::default(),
             url: url.clone(),
         })
     }
 
+    /// A socket of this machine, where there is nobody to hide from.
+    fn is_local(&self) -> bool {
+        self.host.starts_with('/')
+    }
+
     fn socket(&self) -> std::io::Result<Socket> {
-        if self.host.starts_with('/') {
+        if self.is_local() {
             return Socket::unix(&format!("{}/.s.PGSQL.{}", self.host, self.port));
         }
         Socket::tcp(&self.host, self.port, self.connect_timeout)
-    }
-}
-
-fn check_options(url: &Url) -> Result<()> {
-    const NAMES: [&str; 5] = ["host", "sslmode", "connect_timeout", "application_name", "options"];
-    if let Some((name, _)) = url.options.iter().find(|(name, _)| !NAMES.contains(&name.as_str())) {
-        let known = NAMES.join(", ");
-        return Err(Error::usage(format!("a postgres target has no option \"{name}\" ({known} are there)")));
-    }
-    match url.option("sslmode") {
-        None | Some("disable" | "allow" | "prefer") => Ok(()),
-        Some(mode) => Err(Error::Unsupported(format!(
-            "sslmode={mode}: the workbench does not speak TLS, whose cost would be measured as well"
-        ))),
     }
 }
 
@@ -78,13 +76,13 @@ impl Driver for Postgres {
         let refused = |cause: String| Error::Unreachable { target: self.url.place(self.port), cause };
         let socket = self.socket().map_err(|e| refused(e.to_string()))?;
         let mut channel = Channel::new(socket, &self.open);
-        channel.set_timeout(Some(self.connect_timeout))?;
+        channel.set_timeout(Some(self.connect_timeout));
         connect::start(self, &mut channel).map_err(|e| match e {
             Error::Lost(cause) => refused(cause),
             Error::Server(error) => refused(error.to_string()),
             other => other,
         })?;
-        channel.set_timeout(None)?;
+        channel.set_timeout(None);
         Ok(Box::new(Session::new(channel)))
     }
 

@@ -1,6 +1,11 @@
 //! Rows as they came, in one buffer that is used again from statement to statement.
 
 use std::borrow::Cow;
+use std::sync::Arc;
+
+/// Memory that is kept from one statement to the next.
+const CELLS_KEPT: usize = 8 << 10;
+const BYTES_KEPT: usize = 128 << 10;
 
 /// The rows of one statement.
 #[derive(Debug, Default)]
@@ -9,7 +14,7 @@ pub struct Rows {
     cells: Vec<Cell>,
     bytes: Vec<u8>,
     /// Of the columns; empty where nobody asked the database for them.
-    names: Vec<String>,
+    names: Arc<[String]>,
 }
 
 /// Databases with typed answers give numbers; a number may also come as text.
@@ -26,16 +31,17 @@ pub enum Cell {
 }
 
 impl Rows {
-    /// Forgets the rows, keeps the memory.
+    /// Forgets the rows, keeps the memory, except that of an answer that was unusually large: each client has such a buffer.
     pub fn start(&mut self, columns: usize) {
         self.columns = columns;
         self.cells.clear();
+        self.cells.shrink_to(CELLS_KEPT);
         self.bytes.clear();
-        self.names.clear();
+        self.bytes.shrink_to(BYTES_KEPT);
     }
 
-    pub(crate) fn set_names(&mut self, names: impl Iterator<Item = String>) {
-        self.names.extend(names);
+    pub(crate) fn set_names(&mut self, names: impl Into<Arc<[String]>>) {
+        self.names = names.into();
     }
 
     pub fn name(&self, column: usize) -> Option<&str> {

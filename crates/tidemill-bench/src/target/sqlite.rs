@@ -174,7 +174,7 @@ fn step(
     let columns = statement.column_count();
     if let Some(rows) = kept.as_deref_mut() {
         rows.start(columns);
-        rows.set_names(statement.column_names().map(str::to_owned));
+        rows.set_names(statement.column_names().map(str::to_owned).collect::<Vec<_>>());
     }
     for (i, value) in values.iter().enumerate() {
         statement.raw_bind_parameter(i + 1, value).map_err(error)?;

@@ -60,6 +60,18 @@ impl Url {
         self.options.iter().rev().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 
+    /// An option that nobody knows is an error.
+    pub(super) fn check_options(&self, kind: &str, own: &[&str], shared: &[&str]) -> Result<()> {
+        let known = [own, shared].concat();
+        match self.options.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+            None => Ok(()),
+            Some((name, _)) => Err(Error::usage(format!(
+                "a {kind} target has no option \"{name}\" ({} are there)",
+                known.join(", ")
+            ))),
+        }
+    }
+
     /// `host:port` for messages.
     pub(crate) fn place(&self, default_port: u16) -> String {
         let host = self.option("host").or(self.host.as_deref()).unwrap_or("localhost");

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bench;
+mod browser;
 mod fault;
 mod linkbench;
 mod mariadb;
@@ -10,3 +11,4 @@ mod pgbench;
 mod postgres;
 mod suite;
 mod target;
+mod tls;

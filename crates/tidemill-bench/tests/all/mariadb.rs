@@ -16,6 +16,11 @@ const START_MAX: Duration = Duration::from_secs(60);
 impl MariaDb {
     /// A fresh server on a free port, whose root has no password; none when there is no MariaDB here, and then says so.
     pub fn start() -> Option<MariaDb> {
+        Self::start_with(|_| Vec::new())
+    }
+
+    /// The same with options, which may name files that are put into its folder before it starts.
+    pub fn start_with(options: impl FnOnce(&Path) -> Vec<String>) -> Option<MariaDb> {
         let (Some(server), Some(install)) = (find("mariadbd"), find("mariadb-install-db")) else {
             println!("skipped: no MariaDB found (apt-get install mariadb-server)");
             return None;
@@ -37,6 +42,7 @@ impl MariaDb {
             .env("TMPDIR", dir.path())
             .args(["--no-defaults", "--bind-address=127.0.0.1", "--innodb-flush-log-at-trx-commit=0", &data])
             .args([format!("--port={port}"), format!("--socket={}", dir.path().join("s").display())])
+            .args(options(dir.path()))
             .args(&user)
             .stdout(Stdio::null())
             .stderr(Stdio::null())

@@ -17,6 +17,11 @@ const START_MAX: Duration = Duration::from_secs(60);
 impl Postgres {
     /// A fresh cluster on a free port; none when there is no PostgreSQL 15 here, and then says so.
     pub fn start() -> Option<Postgres> {
+        Self::start_with(|_| Vec::new())
+    }
+
+    /// The same with settings, which may name files that are put into its folder before it gets them.
+    pub fn start_with(settings: impl FnOnce(&Path) -> Vec<String>) -> Option<Postgres> {
         let Some(bin) = bin() else {
             println!("skipped: no PostgreSQL 15 found (set PG_BIN to the folder of its `postgres`)");
             return None;
@@ -24,6 +29,7 @@ impl Postgres {
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().join("data");
         std::fs::create_dir(&data).unwrap();
+        let settings = settings(dir.path());
         let is_root = std::fs::metadata(dir.path()).unwrap().uid() == 0;
         if is_root {
             // PostgreSQL does not run as root.
@@ -36,6 +42,7 @@ impl Postgres {
             .args(["-c", "fsync=off", "-c", "timezone=UTC", "-c", "listen_addresses=127.0.0.1"])
             .args(["-c", "unix_socket_directories=", "-p", &port.to_string(), "-D"])
             .arg(&data)
+            .args(settings.iter().flat_map(|setting| ["-c", setting]))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -46,7 +53,11 @@ impl Postgres {
     }
 
     pub fn url(&self) -> String {
-        format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+        self.url_by("127.0.0.1")
+    }
+
+    pub fn url_by(&self, host: &str) -> String {
+        format!("postgres://postgres@{host}:{}/postgres", self.port)
     }
 
     /// The server's own process, which is not the one that was started when `runuser` stands in front.

@@ -153,8 +153,16 @@ fn reporting_is_swept_over_clients() {
     let again = bench(dir.path(), &["report", "swept"]);
     assert_eq!(again.out.lines().count(), 25, "five tables of two rows: {}", again.out);
     let page = std::fs::read_to_string(dir.path().join("page.html")).unwrap();
-    assert_eq!(page.matches("<table>").count(), 5);
+    assert_eq!(page.matches("<table class=\"heat\">").count(), 5);
     assert!(page.contains("<svg") && !page.contains("http"), "it needs nothing from outside");
+    if let Some(document) = crate::browser::opened(&dir.path().join("page.html")) {
+        // Four runs of two clients or one, each with its own section, cards, table and plots.
+        for (part, least) in
+            [("<section>", 4), ("class=\"cards\"", 4), ("class=\"operations\"", 4), ("<polyline", 8)]
+        {
+            assert!(document.matches(part).count() >= least, "{part}: {document}");
+        }
+    }
     for (over, message) in [
         ("clints=1", "\"clints\" cannot be varied"),
         ("clients=0", "\"0\" is no number of clients"),
@@ -296,7 +304,7 @@ fn federation_is_checked() {
             let ran = bench(dir.path(), &[verb, &common, more].concat());
             assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
             assert_eq!(
-                ran.out.matches("right: scenario").count(),
+                ran.out.matches("\nright: ").count(),
                 if verb[0] == "run" { 15 } else { 0 },
                 "{}",
                 ran.out

@@ -20,7 +20,7 @@ fn postgres_keeps_the_contract() {
     types(&server.url());
 }
 
-fn contract(url: &str) {
+pub fn contract(url: &str) {
     let target = Target::open(url).unwrap();
     let bytes = if target.dialect() == Dialect::Postgres { "bytea" } else { "blob" };
     let mut connection = target.connect().unwrap();

@@ -22,7 +22,7 @@ use super::rows::{Rows, Tag, text_schema};
 use super::wire::Wire;
 use super::{STATEMENTS_MAX, Session};
 use crate::insert::{InsertPlan, Parameter, Target};
-use crate::query;
+use crate::query::{self, PreparedQuery, Running};
 use tidemill_sql::value::{ColumnBuilder, ValueEncoder};
 
 /// A parsed and, where it has a plan, planned statement.
@@ -48,7 +48,7 @@ impl std::fmt::Debug for Prepared {
 pub(super) enum Body {
     Empty,
     Insert(Arc<InsertPlan>),
-    Query(LogicalPlan),
+    Query(PreparedQuery),
     /// Everything else is executed from the tree; with the columns of its rows, if it returns any.
     Command(Option<SchemaRef>),
 }
@@ -60,9 +60,17 @@ impl Prepared {
     /// The columns of its rows, `None` if it returns none.
     pub(super) fn schema(&self) -> Option<SchemaRef> {
         match &self.body {
-            Body::Query(plan) => Some(Arc::new(plan.schema().as_arrow().clone())),
+            Body::Query(query) => Some(Arc::new(query.plan.schema().as_arrow().clone())),
             Body::Command(schema) => schema.clone(),
             Body::Empty | Body::Insert(_) => None,
+        }
+    }
+
+    /// How often its query was carried out by a plan of its own, and how often by a generic plan.
+    pub(crate) fn executions(&self) -> Option<(u64, u64)> {
+        match &self.body {
+            Body::Query(query) => Some(query.executions()),
+            _ => None,
         }
     }
 
@@ -134,7 +142,7 @@ impl Session {
                 statement => {
                     let plan = query::plan_with(&self.planner(), statement, &parsed.text, given).await?;
                     let types = parameter_types(&plan)?;
-                    Ok((Body::Query(plan), types))
+                    Ok((Body::Query(PreparedQuery::new(plan)), types))
                 }
             },
             Statement::Explain { query, .. } => {
@@ -277,17 +285,28 @@ impl Session {
                 };
                 Ok(self.insert_now(plan, &parameters).await)
             }
-            Body::Query(plan) => {
-                attempt!(self.start_query());
+            Body::Query(query) => {
                 let values = attempt!(self.scalars(arguments, &prepared.parameters));
-                let running = self.run_plan(self.planner(), plan.clone(), values);
-                let running = attempt!(Box::pin(running).await);
+                let running = attempt!(Box::pin(self.run_prepared(query, values)).await);
                 Ok(Ok(Outcome::Rows(Rows::of_query(running, Tag::Counted("SELECT")), vec![])))
             }
             Body::Empty | Body::Command(_) => {
                 let values = attempt!(self.scalars(arguments, &prepared.parameters));
                 Box::pin(self.execute(wire, parsed.clone(), None, values)).await
             }
+        }
+    }
+
+    async fn run_prepared(&mut self, query: &PreparedQuery, values: Vec<ScalarValue>) -> Result<Running> {
+        self.start_query()?;
+        if query.wants_plan() {
+            let state = self.planner();
+            query.make_plan(&state).await;
+        }
+        let reads = self.work().map(|work| work.reads()).unwrap_or_default();
+        match query.run(&self.server, &values, reads)? {
+            Some(running) => Ok(running),
+            None => self.run_plan(self.planner(), query.plan.clone(), values).await,
         }
     }
 

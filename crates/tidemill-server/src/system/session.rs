@@ -33,11 +33,16 @@ fn cursors(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
 /// The unnamed statement of the protocol is not shown, as in PostgreSQL.
 fn statements(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
     for (name, prepared) in snapshot.session.statements.iter().filter(|(name, _)| !name.is_empty()) {
+        let executions = prepared.executions();
+        let count =
+            |count: fn((u64, u64)) -> u64| executions.map_or(Value::Null, |all| (count(all) as i64).into());
         rows.add([
             ("name", name.as_str().into()),
             ("statement", without_passwords(prepared.text()).into_owned().into()),
             ("prepare_time", Value::Time(prepared.prepared_us)),
             ("from_sql", prepared.from_sql.into()),
+            ("generic_plans", count(|(_, generic)| generic)),
+            ("custom_plans", count(|(custom, _)| custom)),
         ])?;
     }
     Ok(())

@@ -7,11 +7,11 @@
 use std::mem::replace;
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value, VisitMut};
+use sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value};
 
-use crate::walk::walk_expressions_mut;
+use crate::walk::{Walk, walk_expressions_mut};
 
-pub fn rewrite(node: &mut impl VisitMut) {
+pub fn rewrite(node: &mut impl Walk) {
     let _ = walk_expressions_mut(node, |expr| {
         turn(expr);
         ControlFlow::<()>::Continue(())

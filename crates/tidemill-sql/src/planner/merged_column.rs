@@ -12,12 +12,12 @@ use std::ops::ControlFlow;
 use sqlparser::ast::{
     BinaryOperator, Expr, FunctionArg, FunctionArgExpr, Ident, JoinConstraint, JoinOperator, ObjectName,
     OrderBy, OrderByKind, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor,
-    VisitMut, VisitorMut, WildcardAdditionalOptions,
+    VisitorMut, WildcardAdditionalOptions,
 };
 
 use super::marker;
 use super::name::fold;
-use crate::walk::walk_mut;
+use crate::walk::{Walk, walk_mut};
 
 /// Rewrites a select whose one join merges columns of its right side.
 pub fn rewrite(select: &mut Select) {
@@ -145,7 +145,7 @@ impl Merged {
         SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(side), options)
     }
 
-    fn replace(&self, node: &mut impl VisitMut) {
+    fn replace(&self, node: &mut impl Walk) {
         let _ = walk_mut(node, &mut Names { merged: self, subqueries: 0 });
     }
 }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use datafusion::execution::SessionState;
 use sqlparser::ast::{
-    self, Expr, Query, Select, SetExpr, Spanned, Statement, TableFactor, Value, VisitMut, VisitorMut,
+    self, Expr, Query, Select, SetExpr, Spanned, Statement, TableFactor, Value, VisitorMut,
 };
 
 use super::construct::{
@@ -20,7 +20,7 @@ use super::{
 use crate::data_type::type_of;
 use crate::error::{Result, SqlError};
 use crate::types::Type;
-use crate::walk::{walk_expressions_mut, walk_mut};
+use crate::walk::{Walk, walk_expressions_mut, walk_mut};
 
 /// Prepares a statement for planning in a session whose state is given: its functions are those that may be called.
 pub fn prepare(statement: &mut Statement, state: &SessionState) -> Result<()> {
@@ -48,12 +48,7 @@ pub fn prepare_expr(expr: &mut Expr, state: &SessionState) -> Result<()> {
     run(expr, state, "", &[])
 }
 
-fn run<T: VisitMut>(
-    node: &mut T,
-    state: &SessionState,
-    text: &str,
-    parameters: &[Option<Type>],
-) -> Result<()> {
+fn run(node: &mut impl Walk, state: &SessionState, text: &str, parameters: &[Option<Type>]) -> Result<()> {
     distinct_from::rewrite(node);
     match walk_mut(node, &mut Rewriter { state, text: Text::new(text), parameters }) {
         ControlFlow::Continue(()) => Ok(()),

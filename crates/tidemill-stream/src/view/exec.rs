@@ -26,12 +26,15 @@ use futures::StreamExt;
 
 use crate::fold::Aggregation;
 use crate::view::lookup::{KeyFilter, key_columns, over_keys, shown_of};
-use crate::view::read::stream_state;
+use crate::view::read::{look_up, stream_state};
 use crate::view::{Frozen, View, ViewId};
 use crate::window;
 
 /// Rows of the batches that a read gives.
 const BATCH_ROWS: usize = 8192;
+/// So many keys are looked up on disk by the session's own thread, as in PostgreSQL: the blocks are mostly in memory, and
+/// under load to hand the work to another thread and back takes many times as long.
+const BRIEF_KEYS_MAX: usize = 8;
 
 /// The states of several views at one commit. A query finds it as an extension of its session's configuration.
 #[derive(Debug, Default)]
@@ -57,7 +60,7 @@ impl Snapshot {
 #[derive(Debug)]
 pub struct StateExec {
     /// `None` in the template that belongs to no view yet.
-    view: Option<ViewId>,
+    view: Option<Arc<View>>,
     aggregation: Arc<Aggregation>,
     /// The groups that are wanted; `None`: all.
     filter: Option<Arc<KeyFilter>>,
@@ -76,9 +79,9 @@ impl StateExec {
         Self { view: None, aggregation, filter: None, properties, metrics: ExecutionPlanMetricsSet::new() }
     }
 
-    fn of_view(&self, view: ViewId, filter: Option<Arc<KeyFilter>>) -> Self {
+    pub(super) fn of_view(&self, view: &Arc<View>, filter: Option<Arc<KeyFilter>>) -> Self {
         Self {
-            view: Some(view),
+            view: Some(Arc::clone(view)),
             aggregation: Arc::clone(&self.aggregation),
             filter,
             properties: Arc::clone(&self.properties),
@@ -92,7 +95,11 @@ impl StateExec {
     }
 
     pub fn view(&self) -> Option<ViewId> {
-        self.view
+        self.view.as_ref().map(|view| view.id)
+    }
+
+    pub(super) fn view_read(&self) -> Option<&Arc<View>> {
+        self.view.as_ref()
     }
 
     /// Whether a column comes from the events as it is: a key, or any column of kept rows.
@@ -157,10 +164,25 @@ impl ExecutionPlan for StateExec {
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let frozen = self
-            .view
-            .and_then(|id| context.session_config().get_extension::<Snapshot>()?.view(id).cloned())
-            .ok_or_else(|| DataFusionError::Internal("a view is read without a snapshot".into()))?;
+        match context.session_config().get_extension::<Snapshot>() {
+            Some(snapshot) => self.read(&snapshot, partition),
+            None => Err(without_snapshot()),
+        }
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+}
+
+fn without_snapshot() -> DataFusionError {
+    DataFusionError::Internal("a view is read without a snapshot".into())
+}
+
+impl StateExec {
+    /// The finished groups at the commit of the snapshot.
+    pub(super) fn read(&self, snapshot: &Snapshot, partition: usize) -> Result<SendableRecordBatchStream> {
+        let frozen = self.view().and_then(|id| snapshot.view(id).cloned()).ok_or_else(without_snapshot)?;
         let baseline = BaselineMetrics::new(&self.metrics, partition);
         let alive = frozen.alive;
         let schema = Arc::clone(self.aggregation.output_schema());
@@ -175,21 +197,18 @@ impl ExecutionPlan for StateExec {
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
     }
 
-    fn metrics(&self) -> Option<MetricsSet> {
-        Some(self.metrics.clone_inner())
-    }
-}
-
-impl StateExec {
     fn stream(&self, frozen: Frozen) -> SendableRecordBatchStream {
         let aggregation = Arc::clone(&self.aggregation);
         let schema = Arc::clone(aggregation.output_schema());
-        if frozen.has_runs() && frozen.first_pane.is_none() {
-            return stream_state(aggregation, frozen, self.filter.clone());
-        }
         let filter = self.filter.clone();
+        let is_brief =
+            filter.as_ref().is_some_and(|filter| filter.keys().is_some_and(|keys| keys <= BRIEF_KEYS_MAX));
+        if frozen.has_runs() && frozen.first_pane.is_none() && !is_brief {
+            return stream_state(aggregation, frozen, filter);
+        }
         let finished = async move {
             match frozen.first_pane {
+                None if frozen.has_runs() => look_up(&aggregation, &frozen, filter.as_ref()),
                 None => match filter {
                     Some(filter) => aggregation.finish(&filter.batches(&frozen.batches())?),
                     None => aggregation.finish(&frozen.batches()),
@@ -266,13 +285,9 @@ impl ViewTable {
         let Some(filter) = conjunction(filters.iter().filter_map(|f| self.over_keys(f))) else {
             return Ok(None);
         };
-        let keys = self.view.plan.aggregation.key_schema();
-        let predicate = session.create_physical_expr(filter, &key_columns(keys)?)?;
-        let filter = KeyFilter::try_new(predicate, keys)?;
-        if filter.is_lookup() {
-            self.view.set_looked_up();
-        }
-        Ok(Some(Arc::new(filter)))
+        let keys = key_columns(self.view.plan.aggregation.key_schema())?;
+        let predicate = session.create_physical_expr(filter, &keys)?;
+        Ok(Some(self.view.key_filter(predicate)?))
     }
 }
 
@@ -301,13 +316,12 @@ impl TableProvider for ViewTable {
         filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let id = self.view.id;
         let filter = self.key_filter(session, filters)?;
         let finish = Arc::clone(&self.view.plan.finish).transform_up(|node| {
             Ok(match node.downcast_ref::<StateExec>() {
-                Some(leaf) => {
-                    Transformed::yes(Arc::new(leaf.of_view(id, filter.clone())) as Arc<dyn ExecutionPlan>)
-                }
+                Some(leaf) => Transformed::yes(
+                    Arc::new(leaf.of_view(&self.view, filter.clone())) as Arc<dyn ExecutionPlan>
+                ),
                 // Nodes above keep what one execution did: each read gets fresh ones.
                 None => Transformed::yes(node.reset_state()?),
             })

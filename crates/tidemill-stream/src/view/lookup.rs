@@ -25,6 +25,8 @@ use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 
+use tidemill_sql::planner::parameter::is_parameter;
+
 use crate::error::run_error;
 use crate::run::{KeyEncoder, Run, RunError};
 use crate::view::exec::StateExec;
@@ -66,6 +68,14 @@ impl KeyFilter {
             return Ok(Self { predicate, wanted: Wanted::Prefixes(encoded), hashes: None });
         }
         Ok(Self { predicate, wanted: Wanted::Keys(encoded), hashes: Some(key_hashes(&columns)?) })
+    }
+
+    /// How many keys are all that is wanted.
+    pub fn keys(&self) -> Option<usize> {
+        match &self.wanted {
+            Wanted::Keys(keys) => Some(keys.len()),
+            Wanted::Any | Wanted::Prefixes(_) => None,
+        }
     }
 
     /// Whether an index would help.
@@ -259,6 +269,7 @@ pub fn over_keys(filter: &Expr, key: &dyn Fn(&str) -> Option<usize>) -> Option<E
 fn cannot_fail(expr: &Expr) -> bool {
     match expr {
         Expr::Column(_) | Expr::Literal(..) => true,
+        parameter if is_parameter(parameter) => true,
         Expr::BinaryExpr(binary) => {
             let compares = binary.op.is_logic_operator()
                 || matches!(

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
@@ -35,6 +36,20 @@ pub fn stream_state(
         })
     });
     builder.build()
+}
+
+/// The finished groups that a filter for few keys wants, in one batch.
+pub fn look_up(
+    aggregation: &Aggregation,
+    frozen: &Frozen,
+    filter: Option<&Arc<KeyFilter>>,
+) -> Result<RecordBatch> {
+    let mut found = Vec::new();
+    read(aggregation, frozen, filter, &mut |batch| {
+        found.push(batch);
+        true
+    })?;
+    Ok(concat_batches(aggregation.output_schema(), &found)?)
 }
 
 fn external(error: RunError) -> DataFusionError {

@@ -9,8 +9,8 @@ use datafusion::common::hash_utils::{RandomState, create_hashes};
 use datafusion::error::Result;
 use hashbrown::HashTable;
 
-/// Fewer rows than this are compared with the key one by one.
-const INDEX_ROWS_MIN: usize = 64 << 10;
+/// Fewer rows than this are compared with the key one by one, which takes some microseconds.
+const INDEX_ROWS_MIN: usize = 4 << 10;
 /// Look-ups hash with it what the index was made with.
 const HASHER: RandomState = RandomState::with_seed(0);
 

@@ -17,6 +17,7 @@ mod large_table;
 mod migrate;
 mod node;
 mod postgres;
+mod prepared;
 mod proxy;
 mod psql;
 mod pushdown;

@@ -2,6 +2,7 @@
 
 use super::Requests;
 use crate::error::{Error, Result};
+use crate::fiber;
 use crate::linkbench::history::{Entry, History};
 use crate::linkbench::id2::{EXISTS_FOR_ADD, EXISTS_FOR_DELETE, EXISTS_FOR_UPDATE, Id2};
 use crate::linkbench::mix::Operation;
@@ -241,7 +242,7 @@ impl Client for Requester<'_> {
                 Err(error) if tries < RETRIES_MAX && is_transient(&error, self.shared.settings.compat) => {
                     tries += 1;
                     self.tally.retries += 1;
-                    std::thread::sleep(RETRY_PAUSE * tries);
+                    fiber::sleep(RETRY_PAUSE * tries);
                 }
                 Err(error) if matches!(error, Error::Server(_)) && self.is_tolerated() => {
                     return Err(Error::Tolerated(Box::new(error)));

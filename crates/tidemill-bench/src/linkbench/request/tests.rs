@@ -28,11 +28,11 @@ fn loaded(server: &Server, settings: &Settings) -> Schema {
     schema
 }
 
-fn requests(server: &Server, settings: &Settings, schema: &Schema) -> Requests {
-    Requests::new(server.target(), settings, schema).unwrap()
+fn requests(server: &Server, settings: &Settings, schema: &Schema) -> Arc<Requests> {
+    Arc::new(Requests::new(server.target(), settings, schema).unwrap())
 }
 
-fn outcome(requests: &Requests, server: &Server) -> Outcome {
+fn outcome(requests: Arc<Requests>, server: &Server) -> Outcome {
     let plan = requests.plan(11).unwrap();
     let outcome = run(requests, &plan, Some(server.target()), &mut |_| ()).unwrap();
     assert_eq!(outcome.incomplete, None);
@@ -50,7 +50,7 @@ fn every_request_is_done_and_the_graph_holds_together() {
             let fixed = ["requesters=3", "requests=700", "getlinklist_history=0"];
             let settings = settings(500, &[SMALL, &fixed, style].concat());
             let schema = loaded(server, &settings);
-            let outcome = outcome(&requests(server, &settings, &schema), server);
+            let outcome = outcome(requests(server, &settings, &schema), server);
             assert_eq!(processed(&outcome), 2_100, "{} {style:?} {:?}", server.name(), outcome.errors);
             let mut connection = server.target().connect().unwrap();
             let checks = validate(connection.as_mut(), &settings, &schema, false).unwrap();
@@ -67,7 +67,7 @@ fn the_published_upsert_counts_twice() {
         settings(200, &[SMALL, &["requesters=1", "requests=2000", "link_update=upsert"]].concat());
     settings.compat = Compat::all();
     let schema = loaded(&server, &settings);
-    outcome(&requests(&server, &settings, &schema), &server);
+    outcome(requests(&server, &settings, &schema), &server);
     let mut connection = server.target().connect().unwrap();
     let checks = validate(connection.as_mut(), &settings, &schema, false).unwrap();
     assert!(!checks[0].passed, "{checks:?}");
@@ -79,7 +79,7 @@ fn the_mix_is_within_three_sigma() {
     let settings = settings(50_000, &["requesters=4", "requests=25000"]);
     let schema = Schema::new(&settings.properties, server.target().dialect()).unwrap();
     let requests = requests(&server, &settings, &schema);
-    let outcome = outcome(&requests, &server);
+    let outcome = outcome(Arc::clone(&requests), &server);
     assert_eq!(processed(&outcome), 100_000);
     for operation in Operation::ALL {
         let p = requests.mix.share(operation) / 100.0;
@@ -116,8 +116,8 @@ fn long_lists_are_continued_as_often_as_asked() {
     let settings = settings(10, &only_lists);
     let schema = loaded(&server, &settings);
     let mut requests = requests(&server, &settings, &schema);
-    requests.list_limit = 10;
-    let outcome = outcome(&requests, &server);
+    Arc::get_mut(&mut requests).unwrap().list_limit = 10;
+    let outcome = outcome(requests, &server);
     let share = outcome.counters["lists from history"] as f64 / outcome.counters["lists"] as f64;
     assert!((0.75 * 0.25..=1.05 * 0.25).contains(&share), "{share}");
 }
@@ -135,7 +135,7 @@ fn failures_are_tolerated_up_to_their_number() {
     server.target().connect().unwrap().execute(refuse).unwrap();
     let outcome_of = |settings: &Settings| {
         let requests = requests(&server, settings, &schema);
-        run(&requests, &requests.plan(3).unwrap(), None, &mut |_| ()).unwrap()
+        run(requests.clone(), &requests.plan(3).unwrap(), None, &mut |_| ()).unwrap()
     };
     let outcome = outcome_of(&all);
     let failed: u64 = outcome.record.operations.iter().map(|tally| tally.failed).sum();
@@ -151,7 +151,7 @@ fn requests_of_the_warmup_do_not_count() {
     let settings = settings(100, &["requesters=2", "requests=1000", "warmup_time=1", "requestrate=2000"]);
     let server = Server::noop();
     let schema = Schema::new(&settings.properties, server.target().dialect()).unwrap();
-    let outcome = outcome(&requests(&server, &settings, &schema), &server);
+    let outcome = outcome(requests(&server, &settings, &schema), &server);
     assert_eq!(processed(&outcome), 2_000);
 }
 

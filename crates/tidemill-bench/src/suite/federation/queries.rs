@@ -16,6 +16,20 @@ pub(super) struct Query {
     pub answer: Answer,
 }
 
+impl Query {
+    /// What it is called in results and checks.
+    pub fn title(&self) -> String {
+        format!("{}: {}", self.scenario, self.name)
+    }
+}
+
+/// As the talk calls them.
+pub(super) const SCENARIOS: [&str; 3] = [
+    "search for big tables stored in time series databases",
+    "join small tables stored in relational databases",
+    "join large tables",
+];
+
 const fn query(scenario: u32, name: &'static str, sql: &'static str) -> Query {
     Query { scenario, name, sql, answer: Answer::Rows }
 }

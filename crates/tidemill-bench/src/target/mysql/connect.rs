@@ -7,6 +7,7 @@ use super::MySql;
 use super::wire::{Fields, broken, receive, send, server_error};
 use crate::error::{Error, Result};
 use crate::target::channel::Channel;
+use crate::target::tls::Mode;
 
 mod flag {
     pub const LONG_PASSWORD: u32 = 1;
@@ -15,6 +16,7 @@ mod flag {
     pub const LONG_FLAG: u32 = 4;
     pub const CONNECT_WITH_DB: u32 = 8;
     pub const PROTOCOL_41: u32 = 0x200;
+    pub const TLS: u32 = 0x800;
     pub const TRANSACTIONS: u32 = 0x2000;
     pub const SECURE_CONNECTION: u32 = 0x8000;
     pub const MULTI_STATEMENTS: u32 = 0x1_0000;
@@ -30,14 +32,26 @@ const NONCE_BYTES: usize = 20;
 struct Greeting {
     nonce: Vec<u8>,
     plugin: String,
+    offers_tls: bool,
 }
 
 pub(super) fn start(target: &MySql, channel: &mut Channel) -> Result<()> {
     let mut packet = Vec::new();
     let mut sequence = receive(channel, &mut packet)?;
     let mut greeting = greeting(&packet)?;
-    let answer = answer(&greeting.plugin, &target.password, &greeting.nonce, target)?;
-    send(&mut channel.out, sequence.wrapping_add(1), &login(target, &greeting.plugin, &answer));
+    let is_encrypted = wants_tls(target, &greeting)?;
+    let mut login = login_head(target, is_encrypted);
+    if is_encrypted {
+        sequence = sequence.wrapping_add(1);
+        send(&mut channel.out, sequence, &login);
+        channel.flush()?;
+        channel.encrypt(target.tls.client(target.host())?)?;
+    }
+    // What nobody else can read.
+    let is_private = is_encrypted || target.url.option("socket").is_some();
+    let answer = answer(&greeting, target, is_private)?;
+    put_account(&mut login, target, &greeting.plugin, &answer);
+    send(&mut channel.out, sequence.wrapping_add(1), &login);
     channel.flush()?;
     loop {
         sequence = receive(channel, &mut packet)?;
@@ -48,11 +62,11 @@ pub(super) fn start(target: &MySql, channel: &mut Channel) -> Result<()> {
                 let mut fields = Fields(&packet[1..]);
                 greeting.plugin = String::from_utf8_lossy(fields.until_zero()).into_owned();
                 greeting.nonce = fields.0.iter().copied().take(NONCE_BYTES).collect();
-                let answer = self::answer(&greeting.plugin, &target.password, &greeting.nonce, target)?;
+                let answer = self::answer(&greeting, target, is_private)?;
                 send(&mut channel.out, sequence.wrapping_add(1), &answer);
                 channel.flush()?;
             }
-            Some(0x01) => more(target, channel, sequence, &packet[1..])?,
+            Some(0x01) => more(target, channel, sequence, &packet[1..], is_private)?,
             _ => return Err(broken("an answer to the password")),
         }
     }
@@ -69,18 +83,33 @@ fn greeting(packet: &[u8]) -> Result<Greeting> {
     fields.until_zero();
     fields.bytes(4)?;
     let mut nonce = fields.bytes(8)?.to_vec();
-    // A filler, capabilities, character set, status, more capabilities, the nonce's length, and ten reserved.
-    fields.bytes(1 + 2 + 1 + 2 + 2 + 1 + 10)?;
+    fields.bytes(1)?;
+    let capabilities = fields.uint(2)? as u32;
+    // Character set, status, more capabilities, the nonce's length, and ten reserved.
+    fields.bytes(1 + 2 + 2 + 1 + 10)?;
     nonce.extend(fields.bytes(NONCE_BYTES - 8)?);
     fields.bytes(1)?;
     let plugin = String::from_utf8_lossy(fields.until_zero()).into_owned();
     Ok(Greeting {
         nonce,
         plugin: if plugin.is_empty() { "mysql_native_password".to_owned() } else { plugin },
+        offers_tls: capabilities & flag::TLS != 0,
     })
 }
 
-fn login(target: &MySql, plugin: &str, answer: &[u8]) -> Vec<u8> {
+fn wants_tls(target: &MySql, greeting: &Greeting) -> Result<bool> {
+    match target.tls.mode {
+        Mode::Require if !greeting.offers_tls => {
+            Err(Error::Lost("the server does not offer TLS, and the URL requires it (sslmode)".to_owned()))
+        }
+        Mode::Require => Ok(true),
+        Mode::Prefer => Ok(greeting.offers_tls && target.url.option("socket").is_none()),
+        Mode::Disable => Ok(false),
+    }
+}
+
+/// The head of the packet that logs in. Alone it asks for TLS, under which it comes again with the rest.
+fn login_head(target: &MySql, is_encrypted: bool) -> Vec<u8> {
     let mut flags = flag::LONG_PASSWORD
         | flag::FOUND_ROWS
         | flag::LONG_FLAG
@@ -91,13 +120,16 @@ fn login(target: &MySql, plugin: &str, answer: &[u8]) -> Vec<u8> {
         | flag::MULTI_RESULTS
         | flag::PS_MULTI_RESULTS
         | flag::PLUGIN_AUTH;
-    if !target.database.is_empty() {
-        flags |= flag::CONNECT_WITH_DB;
-    }
+    flags |= if is_encrypted { flag::TLS } else { 0 };
+    flags |= if target.database.is_empty() { 0 } else { flag::CONNECT_WITH_DB };
     let mut body = flags.to_le_bytes().to_vec();
     body.extend_from_slice(&(1u32 << 30).to_le_bytes());
     body.push(CHARACTER_SET);
     body.extend_from_slice(&[0; 23]);
+    body
+}
+
+fn put_account(body: &mut Vec<u8>, target: &MySql, plugin: &str, answer: &[u8]) {
     body.extend_from_slice(target.user.as_bytes());
     body.push(0);
     body.push(answer.len() as u8);
@@ -108,13 +140,12 @@ fn login(target: &MySql, plugin: &str, answer: &[u8]) -> Vec<u8> {
     }
     body.extend_from_slice(plugin.as_bytes());
     body.push(0);
-    body
 }
 
 /// What proves the password to a plugin.
-fn answer(plugin: &str, password: &str, nonce: &[u8], target: &MySql) -> Result<Vec<u8>> {
-    let password = password.as_bytes();
-    Ok(match plugin {
+fn answer(greeting: &Greeting, target: &MySql, is_private: bool) -> Result<Vec<u8>> {
+    let (password, nonce) = (target.password.as_bytes(), &greeting.nonce[..]);
+    Ok(match greeting.plugin.as_str() {
         // By the user of the other end of the socket.
         "unix_socket" | "auth_socket" => Vec::new(),
         "mysql_native_password" | "caching_sha2_password" if password.is_empty() => Vec::new(),
@@ -128,7 +159,7 @@ fn answer(plugin: &str, password: &str, nonce: &[u8], target: &MySql) -> Result<
             let mask = [&Sha256::digest(Sha256::digest(once))[..], nonce].concat();
             xor(&once, &Sha256::digest(mask))
         }
-        "mysql_clear_password" if target.url.option("socket").is_some() => [password, &[0]].concat(),
+        "mysql_clear_password" if is_private => [password, &[0]].concat(),
         other => {
             return Err(Error::Unsupported(format!(
                 "the account \"{}\" uses the authentication \"{other}\" (mysql_native_password, caching_sha2_password \
@@ -139,17 +170,18 @@ fn answer(plugin: &str, password: &str, nonce: &[u8], target: &MySql) -> Result<
     })
 }
 
-/// caching_sha2_password: 3 is success, 4 asks for the password itself, which only a socket of this machine may carry.
-fn more(target: &MySql, channel: &mut Channel, sequence: u8, body: &[u8]) -> Result<()> {
+/// caching_sha2_password: 3 is success, 4 asks for the password itself, where nobody else can read it.
+fn more(target: &MySql, channel: &mut Channel, sequence: u8, body: &[u8], is_private: bool) -> Result<()> {
     match body {
         [3] => Ok(()),
-        [4] if target.url.option("socket").is_some() => {
+        [4] if is_private => {
             send(&mut channel.out, sequence.wrapping_add(1), &[target.password.as_bytes(), &[0]].concat());
             channel.flush()
         }
         _ => Err(Error::Unsupported(format!(
-            "the server wants the password of \"{}\" over TLS, which is not spoken here; log in once with another \
-             client, so that the server remembers it, or use ?socket=PATH",
+            "the server wants the password of \"{}\" itself, and this connection is not encrypted: add \
+             ?sslmode=require or ?socket=PATH to the URL (or log in once with another client, so that the server \
+             remembers it)",
             target.user
         ))),
     }

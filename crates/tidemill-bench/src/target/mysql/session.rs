@@ -61,7 +61,7 @@ impl Session {
                     let columns = self.columns()?;
                     if let Some(rows) = rows.as_deref_mut() {
                         rows.start(columns.len());
-                        rows.set_names(columns.iter().map(|column| column.name.clone()));
+                        rows.set_names(columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>());
                     }
                     done.rows = 0;
                     self.rows(&columns, rows.as_deref_mut(), is_binary, &mut done)?
@@ -181,6 +181,10 @@ impl Connection for Session {
         self.execute(&format!("select 1 from {table} limit 0"))?;
         self.execute("start transaction")?;
         Ok(Box::new(Inserting { sql: head.clone(), head, session: self, rows: 0, is_finished: false }))
+    }
+
+    fn is_encrypted(&self) -> bool {
+        self.channel.is_encrypted()
     }
 
     fn version(&mut self) -> Result<String> {

@@ -7,10 +7,16 @@ use super::Postgres;
 use super::wire::{Fields, broken, put_text, receive, send, server_error};
 use crate::error::{Error, Result};
 use crate::target::channel::{Channel, lost};
+use crate::target::tls::Mode;
 
 const PROTOCOL: u32 = 3 << 16;
+/// Asks for TLS, in the place of a protocol's version.
+const TLS_REQUEST: u32 = 80_877_103;
 
 pub(super) fn start(target: &Postgres, channel: &mut Channel) -> Result<()> {
+    if target.tls.mode != Mode::Disable && !target.is_local() {
+        encrypt(target, channel)?;
+    }
     put_startup(target, &mut channel.out);
     channel.flush()?;
     let mut scram: Option<ScramSha256> = None;
@@ -31,6 +37,27 @@ pub(super) fn start(target: &Postgres, channel: &mut Channel) -> Result<()> {
                 )));
             }
         }
+    }
+}
+
+/// The server answers with one byte, before anything else.
+fn encrypt(target: &Postgres, channel: &mut Channel) -> Result<()> {
+    channel.out.extend_from_slice(&8u32.to_be_bytes());
+    channel.out.extend_from_slice(&TLS_REQUEST.to_be_bytes());
+    channel.flush()?;
+    match (channel.peek(1)?[0], target.tls.mode) {
+        (b'S', _) => {
+            channel.take(1)?;
+            channel.encrypt(target.tls.client(&target.host)?)
+        }
+        (b'N', Mode::Require) => {
+            Err(Error::Lost("the server does not offer TLS, and the URL requires it (sslmode)".to_owned()))
+        }
+        (b'N', _) => channel.take(1).map(drop),
+        (tag, _) => Err(broken(&format!(
+            "\"{}\" as an answer to a request for TLS",
+            char::from(tag).escape_default()
+        ))),
     }
 }
 

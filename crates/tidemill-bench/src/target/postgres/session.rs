@@ -1,5 +1,7 @@
 //! A session: text, prepared and unprepared statements, pipelines, COPY.
 
+use std::sync::Arc;
+
 use super::wire::{Fields, Format, Message, bind, broken, put_text, receive, send, server_error};
 use crate::error::{Error, Result};
 use crate::target::channel::Channel;
@@ -21,7 +23,7 @@ struct Prepared {
     name: String,
     parameters: Vec<Format>,
     columns: Vec<Format>,
-    names: Vec<String>,
+    names: Arc<[String]>,
 }
 
 impl Session {
@@ -71,7 +73,7 @@ impl Session {
         self.columns.resize(count, Format::Text);
         if let Some(rows) = rows {
             rows.start(count);
-            rows.set_names(columns(body)?.into_iter().map(|(name, _)| name));
+            rows.set_names(columns(body)?.into_iter().map(|(name, _)| name).collect::<Vec<_>>());
         }
         Ok(())
     }
@@ -131,14 +133,18 @@ impl Connection for Session {
         });
         send(out, b'S', |_| {});
         self.channel.flush()?;
-        let mut prepared = Prepared { name, parameters: Vec::new(), columns: Vec::new(), names: Vec::new() };
+        let mut prepared =
+            Prepared { name, parameters: Vec::new(), columns: Vec::new(), names: Arc::default() };
         let mut failed = None;
         loop {
             let message = receive(&mut self.channel)?;
             let body = self.channel.bytes(message.body);
             match message.tag {
                 b't' => prepared.parameters = parameter_types(body)?,
-                b'T' => (prepared.names, prepared.columns) = columns(body)?.into_iter().unzip(),
+                b'T' => {
+                    let (names, formats): (Vec<_>, _) = columns(body)?.into_iter().unzip();
+                    (prepared.names, prepared.columns) = (names.into(), formats);
+                }
                 b'E' => {
                     failed.get_or_insert(server_error(body));
                 }
@@ -163,7 +169,7 @@ impl Connection for Session {
         self.columns.clone_from(&prepared.columns);
         if let Some(rows) = rows.as_deref_mut() {
             rows.start(prepared.columns.len());
-            rows.set_names(prepared.names.iter().cloned());
+            rows.set_names(Arc::clone(&prepared.names));
         }
         bind(&mut self.channel.out, &prepared.name, &prepared.parameters, values, &prepared.columns);
         self.sent(rows)
@@ -232,6 +238,10 @@ impl Connection for Session {
         }
         send(&mut self.channel.out, b'S', |_| {});
         self.finish(None)
+    }
+
+    fn is_encrypted(&self) -> bool {
+        self.channel.is_encrypted()
     }
 
     fn version(&mut self) -> Result<String> {

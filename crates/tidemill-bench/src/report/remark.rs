@@ -1,0 +1,99 @@
+//! What a reader of the figures must know: what the generator cost, and what speaks against the figures.
+
+use crate::figure::ms;
+use crate::result::ResultFile;
+use crate::run::Outcome;
+use crate::stats::Seconds;
+
+/// Above this share of its processors the generator is suspected to measure itself.
+const CPU_SHARE_MAX: f64 = 0.75;
+/// Idle clients that wake up later than this in one of a hundred cases make responses look slower.
+const OVERSLEEP_MAX_NS: u64 = 1_000_000;
+
+/// What the generator had of the machine.
+struct Generator {
+    /// Of all processors, and of those that its threads could use.
+    share: f64,
+    share_of_threads: f64,
+    us_an_operation: f64,
+}
+
+impl Generator {
+    fn of(result: &ResultFile, outcome: &Outcome) -> Generator {
+        let wall = (result.plan.warmup_s + outcome.elapsed_s).max(0.001);
+        // Those of the warm-up are not counted, and cost the same.
+        let operations = outcome.record.total().processed.max(1) as f64 * wall / outcome.elapsed_s.max(0.001);
+        let share = |processors: usize| outcome.generator_cpu_s / (wall * processors.max(1) as f64);
+        Generator {
+            share: share(result.machine.cores),
+            share_of_threads: share(outcome.threads),
+            us_an_operation: outcome.generator_cpu_s * 1e6 / operations,
+        }
+    }
+}
+
+/// The database works in this process, so that its CPU is the generator's.
+fn is_embedded(result: &ResultFile) -> bool {
+    result.target.dialect == "sqlite"
+}
+
+/// What the generator cost, and the noise between repeats.
+pub fn remarks(result: &ResultFile) -> Vec<String> {
+    let embedded = match is_embedded(result) {
+        true => " (the database's work included: it is in this process)",
+        false => "",
+    };
+    let floor =
+        result.floor_cpu_us.map(|us| format!("; against nothing it costs {us:.1} µs")).unwrap_or_default();
+    let generator = |outcome: &Outcome| {
+        let Generator { share, us_an_operation, .. } = Generator::of(result, outcome);
+        format!(
+            "generator: {:.1} % of the machine's CPU, {us_an_operation:.1} µs an operation{embedded}{floor}; {:.0} MB at most; \
+             idle clients woke {} ms late (p99)",
+            share * 100.0,
+            result.memory_max_bytes as f64 / 1e6,
+            ms(outcome.record.oversleep.quantile(0.99) as f64)
+        )
+    };
+    let noise = spread(&result.repeats).map(|spread| {
+        format!("noise of this machine (repeats of the same run, p50): {:.1} %", spread * 100.0)
+    });
+    result.repeats.iter().map(generator).chain(noise).collect()
+}
+
+/// Why the figures may not be the database's.
+pub fn warnings(result: &ResultFile) -> Vec<String> {
+    let mut found = Vec::new();
+    for outcome in &result.repeats {
+        let Generator { share, share_of_threads, .. } = Generator::of(result, outcome);
+        if !is_embedded(result) && share > CPU_SHARE_MAX {
+            found.push("the generator has most of the CPU: these are figures of the generator".to_owned());
+        } else if !is_embedded(result) && share_of_threads > CPU_SHARE_MAX {
+            found.push(
+                "the generator's threads are busy most of the time: give it more of them (-j)".to_owned(),
+            );
+        }
+        if outcome.record.oversleep.quantile(0.99) > OVERSLEEP_MAX_NS {
+            found.push(
+                "clients that were idle woke up late: the machine is too busy for these figures".to_owned(),
+            );
+        }
+    }
+    if let Some(drift) = Seconds::of(&result.repeats[..result.repeats.len().min(1)]).drift() {
+        found.push(format!(
+            "not steady: responses changed by {:+.0} % from the first third to the last",
+            drift * 100.0
+        ));
+    }
+    found
+}
+
+/// How far the medians of repeats are apart: the change that means nothing here.
+pub fn spread(repeats: &[Outcome]) -> Option<f64> {
+    if repeats.len() < 2 {
+        return None;
+    }
+    let medians: Vec<f64> = repeats.iter().map(|o| o.record.total().response.quantile(0.5) as f64).collect();
+    let (low, high) = medians.iter().fold((f64::MAX, 0.0_f64), |(low, high), m| (low.min(*m), high.max(*m)));
+    (low > 0.0).then(|| high / low - 1.0)
+}

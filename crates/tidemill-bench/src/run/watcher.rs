@@ -1,0 +1,113 @@
+//! The thread that watches a run: records samples, shows progress, ends what does not end by itself.
+
+use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use crate::interrupt::interrupted;
+use crate::run::client::Course;
+use crate::run::record::{Record, Recorder};
+use crate::run::sample::Inbox;
+use crate::run::worker::{Ended, Told};
+use crate::run::{Outcome, Pace, Part, Progress, cpu_seconds};
+use crate::target::Target;
+
+/// How often samples are fetched when nobody calls.
+const FETCH_EVERY: Duration = Duration::from_millis(100);
+/// How long operations may take that were begun before the end.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// Collects samples until all clients have ended.
+pub(crate) struct Watcher<'a> {
+    pub operations: Vec<String>,
+    pub course: &'a Course,
+    pub inbox: &'a Inbox,
+    pub told: mpsc::Receiver<Told>,
+    pub target: Option<&'a Target>,
+}
+
+impl Watcher<'_> {
+    pub fn watch(self, watch: &mut dyn FnMut(&Progress<'_>)) -> Outcome {
+        let plan = &self.course.plan;
+        let mut recorder = Recorder::new(self.operations.len(), plan.warmup, plan.limit);
+        let mut ends: Vec<Ended> = Vec::new();
+        let mut cut_off = None;
+        let cpu = cpu_seconds();
+        let start = self.course.gate.open();
+        let mut samples = Vec::new();
+        while ends.len() < plan.clients {
+            match self.told.recv_timeout(FETCH_EVERY) {
+                Ok(Told::Ended(ended)) => ends.push(ended),
+                Ok(Told::Ready | Told::Samples) | Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            }
+            // All that a client saw is there before its end is told.
+            samples.clear();
+            self.inbox.fetch(&mut samples);
+            samples.iter().for_each(|sample| recorder.add(sample));
+            let at = start.elapsed();
+            let (record, operations) = (recorder.so_far(), &self.operations[..]);
+            watch(&Progress { at, is_warmup: at < plan.warmup, operations, record, samples: &samples });
+            self.cut_off(at, plan.clients - ends.len(), &mut cut_off);
+        }
+        let mut outcome = outcome(self.operations, recorder.finish(), ends, cut_off);
+        outcome.generator_cpu_s = cpu_seconds() - cpu;
+        outcome.elapsed_s = elapsed_s(&outcome, self.course);
+        outcome
+    }
+
+    /// Ends the run when somebody wants that, or when operations do not end; says why.
+    fn cut_off(&self, at: Duration, waiting: usize, why: &mut Option<String>) {
+        if interrupted() && !self.course.stop.swap(true, Ordering::Relaxed) {
+            why.get_or_insert_with(|| "interrupted".to_owned());
+        }
+        let plan = &self.course.plan;
+        if waiting > 0 && at > plan.warmup + plan.time + GRACE && why.is_none() {
+            let grace_s = GRACE.as_secs();
+            *why = Some(format!("{waiting} operations had not ended {grace_s} s after the end"));
+            self.target.into_iter().for_each(Target::abort);
+        }
+    }
+}
+
+/// From the end of the warm-up to the last end. In an open loop the time goes on when nothing is due.
+fn elapsed_s(outcome: &Outcome, course: &Course) -> f64 {
+    let plan = &course.plan;
+    let is_timed = plan.pace != Pace::Closed && plan.operations_max.is_none() && outcome.incomplete.is_none();
+    let last = outcome.record.last_end_ns.max(if is_timed { course.end_ns } else { 0 });
+    last.saturating_sub(plan.warmup.as_nanos() as u64) as f64 / 1e9
+}
+
+fn outcome(operations: Vec<String>, record: Record, ends: Vec<Ended>, cut_off: Option<String>) -> Outcome {
+    let mut outcome = Outcome { operations, record, ..Outcome::default() };
+    let mut first = None;
+    for ended in ends {
+        add_parts(&mut outcome.parts, ended.parts);
+        for (name, count) in ended.counters {
+            *outcome.counters.entry(name).or_insert(0) += count;
+        }
+        if let Some(error) = ended.error {
+            *outcome.errors.entry(error.to_string()).or_insert(0) += 1;
+            first.get_or_insert(error);
+        }
+    }
+    let lost: u64 = outcome.errors.values().sum();
+    outcome.incomplete = cut_off.or_else(|| {
+        let clients = if lost == 1 { "one client" } else { "clients" };
+        first.map(|error| format!("{clients} ended early ({lost}): {error}"))
+    });
+    outcome
+}
+
+/// All clients have the same steps.
+fn add_parts(sums: &mut Vec<Part>, parts: Vec<Part>) {
+    for (i, part) in parts.into_iter().enumerate() {
+        match sums.get_mut(i) {
+            Some(sum) => {
+                sum.count += part.count;
+                sum.total_ns += part.total_ns;
+            }
+            None => sums.push(part),
+        }
+    }
+}
