@@ -57,10 +57,8 @@ impl RemoteSelect {
     /// All rows of a table, with the columns at these places.
     pub fn of(table: Arc<TableDefinition>, places: &[usize], dialect: &dyn Dialect) -> Self {
         let columns = places.iter().filter_map(|place| table.columns.get(*place));
-        let items = columns.map(|column| Item {
-            sql: dialect.name(&column.remote),
-            column: RemoteColumn { name: column.name.clone(), ty: column.ty, remote: column.remote.clone() },
-        });
+        let items =
+            columns.map(|column| Item { sql: dialect.name(&column.remote), column: column.remote_column() });
         let items = items.collect();
         Self {
             table,

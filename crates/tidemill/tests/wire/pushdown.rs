@@ -204,12 +204,6 @@ async fn numerics_are_compared_and_folded_on_the_servers() {
             "SELECT sum(free), avg(b), stddev(n), variance(cost), min(free), bit_and(n) FROM hist WHERE n > 100",
             r#"SELECT count("free"), coalesce(sum("free"), 0), coalesce(sum("b"), 0), count("b"), count("n"), coalesce(sum(CAST("n" AS numeric)), 0), coalesce(sum(CAST("n" AS numeric) * CAST("n" AS numeric)), 0), count("cost"), coalesce(sum("cost"), 0), coalesce(sum("cost" * "cost"), 0), min("free"), bit_and("n") FROM "n1"."hist" WHERE ("n" > 100)"#,
         ),
-        // An index on the day would serve.
-        (
-            "SELECT sum(n) FROM hist WHERE day < date '2020-01-03' + interval '1 day' AND timestamp '2020-01-02' <= day",
-            r#"SELECT sum("n"), false FROM "n1"."hist" WHERE ("day" < '2020-01-04 00:00:00'::timestamp without time zone) AND ("day" >= '2020-01-02 00:00:00'::timestamp without time zone)"#,
-        ),
-        ("SELECT max(at) FROM hist WHERE n = 3000000000 OR n IN (1::bigint, 2, 3, 4)", r#"?"#),
         // How floats are summed is not told.
         ("SELECT round(stddev(v)::numeric, 6) FROM hist", r#"SELECT "v" FROM "n1"."hist""#),
     ] {
@@ -330,6 +324,15 @@ async fn rows_are_folded_before_they_are_joined() {
             vec![],
         ),
         ("SELECT count(*) FROM hist WHERE eid IN (SELECT eid FROM signal WHERE ok)", vec![]),
+        // What is cast to be compared here is compared as it is there.
+        (
+            "SELECT sum(n) FROM hist WHERE day < date '2020-01-03' + interval '1 day' AND timestamp '2020-01-02' <= day",
+            vec![],
+        ),
+        (
+            "SELECT max(at) FROM hist WHERE n = 3000000000 OR n IN (1::bigint, 2, 3, 4) OR n::bigint = b",
+            vec![],
+        ),
         // A limit counts what is joined.
         (
             "SELECT count(*) FROM (SELECT h.eid FROM hist h JOIN signal s ON s.eid = h.eid LIMIT 4) AS part",
