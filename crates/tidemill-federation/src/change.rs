@@ -21,7 +21,8 @@ use crate::cascade::Cascade;
 use crate::connector::{Connector, RemoteColumn, RemoteQuery};
 use crate::node::{DeadNodes, Member};
 use crate::pushdown::Source;
-use crate::scan::{ForeignScanExec, RemoteSelect};
+use crate::scan::ForeignScanExec;
+use crate::select::RemoteSelect;
 use crate::table::TableDefinition;
 
 #[derive(Debug, Clone)]
@@ -107,7 +108,7 @@ fn collect(
 
 fn of_scan(scan: &ForeignScanExec, sources: &[Source], verb: &Verb) -> Option<Change> {
     let select = scan.select();
-    if select.limit.is_some() || select.aggregate.is_some() {
+    if !select.is_of_rows() || select.joined.is_some() {
         return None;
     }
     let capabilities = scan.capabilities();
@@ -148,12 +149,9 @@ fn of_scan(scan: &ForeignScanExec, sources: &[Source], verb: &Verb) -> Option<Ch
 /// Whether a new value is made of a column that gets one itself, further to the left.
 fn reads_assigned(select: &RemoteSelect, assigned: &[String], sources: &[Source]) -> bool {
     let reads = |source: &Source, name: &String| match source {
-        Source::Column { index, .. } => {
-            let column = select.columns.get(*index).and_then(|place| select.table.columns.get(*place));
-            column.is_none_or(|column| column.name == *name)
-        }
+        Source::Column { index, .. } => select.items.get(*index).is_none_or(|item| item.column.name == *name),
         Source::Constant(_) => false,
-        Source::Expression(_) => true,
+        Source::Expression { .. } => true,
     };
     sources.iter().enumerate().any(|(i, source)| assigned[..i].iter().any(|name| reads(source, name)))
 }

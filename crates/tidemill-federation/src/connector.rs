@@ -34,14 +34,20 @@ pub struct Capabilities {
     pub ordered: &'static [Scalar],
     /// Types by whose columns rows can be grouped: what is equal looks the same, too.
     pub grouped: &'static [Scalar],
+    /// Types by which rows can be grouped although what is equal may look different.
+    pub grouped_by_key: &'static [Scalar],
     pub aggregates: &'static [Aggregate],
+    /// Joins of two queries, as standard SQL has them.
+    pub joins: bool,
     pub limit: bool,
     /// ORDER BY, with nulls where they are wanted, together with LIMIT.
     pub sort: bool,
     pub functions: &'static [Function],
     /// Casts, from and to, that are the same there.
     pub casts: &'static [(Scalar, Scalar)],
-    /// `CASE WHEN`
+    /// Types that are compared without casts there, as if the first were the second.
+    pub mixed: &'static [(Scalar, Scalar)],
+    /// `CASE WHEN`, and conditions as values.
     pub cases: bool,
     /// Conditions are looked at to read less. Their rows are filtered here all the same.
     pub prunes: bool,
@@ -56,6 +62,8 @@ pub enum Logic {
     IsNull,
     /// A column or a constant of type bool.
     Truth,
+    /// `LIKE` and `NOT LIKE` of a constant.
+    Like,
 }
 
 /// A function or an operator with arguments of these types.
@@ -77,10 +85,10 @@ impl Function {
     }
 }
 
-/// An aggregate whose partial state the other side can make.
+/// Aggregates whose partial states the other side can make.
 #[derive(Debug, Clone, Copy)]
 pub struct Aggregate {
-    pub name: &'static str,
+    pub names: &'static [&'static str],
     /// The types of its argument; all if there are none.
     pub of: &'static [Scalar],
 }
@@ -97,11 +105,14 @@ impl Capabilities {
             equal: &[],
             ordered: &[],
             grouped: &[],
+            grouped_by_key: &[],
             aggregates: &[],
+            joins: false,
             limit: false,
             sort: false,
             functions: &[],
             casts: &[],
+            mixed: &[],
             cases: false,
             prunes: false,
         }
@@ -121,9 +132,13 @@ impl Capabilities {
         has(self.grouped, ty)
     }
 
+    pub fn groups_by_key(&self, ty: Type) -> bool {
+        has(self.grouped_by_key, ty)
+    }
+
     pub fn aggregates(&self, name: &str, ty: Type) -> bool {
-        let found = self.aggregates.iter().find(|known| known.name == name);
-        found.is_some_and(|known| known.of.is_empty() || has(known.of, ty))
+        let is_known = |known: &Aggregate| known.of.is_empty() || has(known.of, ty);
+        self.aggregates.iter().any(|known| known.names.contains(&name) && is_known(known))
     }
 }
 
@@ -164,6 +179,14 @@ impl RemoteQuery {
     pub fn command(sql: impl Into<String>) -> Self {
         Self { sql: sql.into(), ..Self::default() }
     }
+}
+
+/// About how large a table is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableSize {
+    pub rows: u64,
+    /// Ranges of which can be read; 0: they cannot.
+    pub pages: u64,
 }
 
 /// A table that the other side has.
@@ -271,6 +294,11 @@ pub trait Connector: Send + Sync + fmt::Debug {
         selection: &ImportSelection,
         options: &Options,
     ) -> Result<Option<Vec<ImportedTable>>>;
+
+    /// How large a table is, if that is known at once, or nearly so.
+    async fn size(&self, _: &TableDefinition) -> Option<TableSize> {
+        None
+    }
 
     /// One round trip to the server on a connection of its own, which is kept for the next; an error of class 08 says that
     /// the server is not there. What is local always is.

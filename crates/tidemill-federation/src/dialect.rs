@@ -7,7 +7,7 @@ use datafusion::common::ScalarValue;
 use tidemill_sql::name::quote_ident;
 use tidemill_sql::types::{Scalar, Type};
 
-use crate::scan::{RemoteAggregate, RemoteSelect};
+use crate::select::RemoteSelect;
 use crate::table::ForeignColumn;
 
 /// Only called for types and operators that the [`Capabilities`](crate::connector::Capabilities) name.
@@ -121,18 +121,21 @@ pub trait Dialect: fmt::Debug + Send + Sync {
         "NULL"
     }
 
+    /// A condition on the pages that rows are on: from one, and up to another that is not in it.
+    fn page_range(&self, _from: Option<u64>, _to: Option<u64>) -> Option<String> {
+        None
+    }
+
     /// The whole query.
     fn select(&self, select: &RemoteSelect) -> String {
-        let items = match select.items(self) {
-            none if none.is_empty() => self.no_items().to_string(),
-            items => items.join(", "),
-        };
+        let items: Vec<_> = select.items.iter().map(|item| item.sql.as_str()).collect();
+        let items = if items.is_empty() { self.no_items().to_string() } else { items.join(", ") };
         let mut sql = format!("SELECT {items} FROM {}", select.relation(self));
         if !select.conditions.is_empty() {
             sql += &format!(" WHERE {}", select.conditions.join(" AND "));
         }
-        if let Some(RemoteAggregate { keys: keys @ 1.., .. }) = &select.aggregate {
-            let keys = (1..=*keys).map(|key| key.to_string());
+        if let Some(keys @ 1..) = select.keys {
+            let keys = (1..=keys).map(|key| key.to_string());
             sql += &format!(" GROUP BY {}", keys.collect::<Vec<_>>().join(", "));
         }
         if !select.order.is_empty() {

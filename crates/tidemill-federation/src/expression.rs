@@ -1,42 +1,49 @@
-//! Physical expressions over the columns of a scan in the words of its server: those that mean the same there.
+//! Expressions over columns of a server in its words: those that mean the same there.
 //!
 //! Functions and operators are PostgreSQL's by name and by the types of their arguments, so what is allowed is a list of
 //! those ([`Capabilities::functions`]); casts are written by their types.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{
-    BinaryExpr, CaseExpr, CastExpr, Column, IsNotNullExpr, IsNullExpr, Literal, NotExpr,
+    BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal, NotExpr,
 };
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use tidemill_sql::function::value_of_key;
 use tidemill_sql::name::quote_literal;
 use tidemill_sql::types::{Scalar, Type};
 
 use crate::connector::{Capabilities, Logic};
-use crate::deparse::comparison;
-use crate::dialect::Operand;
+use crate::dialect::{Comparison, Operand};
 use crate::pushdown::SORT_KEY;
-use crate::scan::RemoteSelect;
 
-/// Writes expressions over what a scan gives.
+type Expr = Arc<dyn PhysicalExpr>;
+
+/// Writes expressions over columns.
 pub struct Writer<'a> {
-    pub select: &'a RemoteSelect,
+    /// What they are there.
+    pub columns: Vec<Operand>,
     pub capabilities: &'a Capabilities,
-    /// Of the scan.
+    /// What they are here.
     pub schema: SchemaRef,
 }
 
 impl Writer<'_> {
-    /// Something to group by: what is equal looks the same, there and here.
-    pub fn key(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<Operand> {
-        self.operand(expr).filter(|operand| self.capabilities.groups(operand.ty))
+    /// A condition, in parentheses.
+    pub fn condition(&self, expr: &Expr) -> Option<String> {
+        if is_test(expr) {
+            return self.test(expr);
+        }
+        let operand = self.operand(expr)?;
+        let is_truth = operand.ty == Type::new(Scalar::Bool) && self.can(Logic::Truth);
+        is_truth.then(|| self.capabilities.dialect.truth(&operand))?
     }
 
-    /// A condition, in parentheses.
-    pub fn condition(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<String> {
+    fn test(&self, expr: &Expr) -> Option<String> {
         if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
             return self.binary(binary);
         }
@@ -44,21 +51,24 @@ impl Writer<'_> {
             return self.can(Logic::Not).then(|| Some(format!("(NOT {})", self.condition(not.arg())?)))?;
         }
         if let Some(null) = expr.downcast_ref::<IsNullExpr>() {
-            return self
-                .can(Logic::IsNull)
-                .then(|| Some(format!("({} IS NULL)", self.operand(null.arg())?.sql)))?;
+            return self.null_test(null.arg(), "IS NULL");
         }
         if let Some(null) = expr.downcast_ref::<IsNotNullExpr>() {
-            let written = || Some(format!("({} IS NOT NULL)", self.operand(null.arg())?.sql));
-            return self.can(Logic::IsNull).then(written)?;
+            return self.null_test(null.arg(), "IS NOT NULL");
         }
-        let operand = self.operand(expr)?;
-        let is_truth = operand.ty == Type::new(Scalar::Bool) && self.can(Logic::Truth);
-        is_truth.then(|| self.capabilities.dialect.truth(&operand))?
+        if let Some(list) = expr.downcast_ref::<InListExpr>() {
+            return self.in_list(list);
+        }
+        self.like(expr.downcast_ref::<LikeExpr>()?)
     }
 
     fn can(&self, logic: Logic) -> bool {
         self.capabilities.logic.contains(&logic)
+    }
+
+    fn null_test(&self, operand: &Expr, test: &str) -> Option<String> {
+        let operand = self.operand(operand).filter(|_| self.can(Logic::IsNull))?;
+        Some(format!("({} {test})", operand.sql))
     }
 
     fn binary(&self, binary: &BinaryExpr) -> Option<String> {
@@ -70,20 +80,94 @@ impl Writer<'_> {
             Operator::Or if self.can(Logic::Or) => {
                 self.capabilities.dialect.or(&self.condition(left)?, &self.condition(right)?)
             }
-            op => {
-                let sign = comparison(*op)?;
-                let (left, right) = (self.operand(keyed(left))?, self.operand(keyed(right))?);
-                let same = left.ty.scalar == right.ty.scalar || (left.is_text() && right.is_text());
-                let known = |ty| self.capabilities.compares(sign, ty);
-                let compared = same && known(left.ty) && known(right.ty);
-                compared.then(|| self.capabilities.dialect.compare(sign, &left, &right))?
-            }
+            op => self.compare(comparison(*op)?, left, right),
         }
     }
 
-    pub fn operand(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<Operand> {
+    pub fn compare(&self, sign: Comparison, left: &Expr, right: &Expr) -> Option<String> {
+        let (left, right) = self.pair(sign, left, right)?;
+        self.capabilities.dialect.compare(sign, &left, &right)
+    }
+
+    fn in_list(&self, list: &InListExpr) -> Option<String> {
+        if !self.capabilities.lists {
+            return None;
+        }
+        let pairs = list.list().iter().map(|item| self.pair(Comparison::Equal, list.expr(), item));
+        let (values, mut items): (Vec<_>, Vec<_>) = pairs.collect::<Option<Vec<_>>>()?.into_iter().unzip();
+        let mut known = HashSet::new();
+        items.retain(|item| known.insert(item.sql.clone()));
+        self.capabilities.dialect.in_list(values.first()?, &items, list.negated())
+    }
+
+    /// A pattern that is a constant. What matches it does not depend on the collation.
+    fn like(&self, like: &LikeExpr) -> Option<String> {
+        let (value, pattern) = (self.operand(like.expr())?, self.operand(like.pattern())?);
+        let is_known = self.can(Logic::Like) && !like.case_insensitive() && pattern.value.is_some();
+        let not = if like.negated() { "NOT " } else { "" };
+        let is_text = value.is_text() && pattern.is_text();
+        (is_known && is_text).then(|| format!("({} {not}LIKE {})", value.sql, pattern.sql))
+    }
+
+    /// Two operands of types that are compared there as they are here.
+    fn pair(&self, sign: Comparison, left: &Expr, right: &Expr) -> Option<(Operand, Operand)> {
+        let (left, right) = match (keyed_value(left), keyed_value(right)) {
+            (Some(left), Some(right)) => (self.operand(left)?, self.operand(right)?),
+            (Some(left), None) => {
+                let left = self.operand(left)?;
+                (left.clone(), self.of_key(right, left.ty)?)
+            }
+            (None, Some(right)) => {
+                let right = self.operand(right)?;
+                (self.of_key(left, right.ty)?, right)
+            }
+            (None, None) => {
+                let both = (self.uncast(left)?, self.uncast(right)?);
+                // The bytes of these would be compared here.
+                if [&both.0, &both.1].iter().any(|side| is_compared_by_key(side.ty)) {
+                    return None;
+                }
+                both
+            }
+        };
+        let same = left.ty.scalar == right.ty.scalar || (left.is_text() && right.is_text());
+        let known = |ty| self.capabilities.compares(sign, ty);
+        (same && known(left.ty) && known(right.ty)).then_some((left, right))
+    }
+
+    /// An operand of a comparison that needs no cast there: an index is one of values as they are.
+    fn uncast(&self, expr: &Expr) -> Option<Operand> {
+        let operand = self.operand(expr)?;
+        let call = expr.downcast_ref::<ScalarFunctionExpr>();
+        let argument = call.filter(|call| call.name() == operand.ty.scalar.typname()).map(|call| call.args());
+        let inner = match expr.downcast_ref::<CastExpr>() {
+            Some(cast) => Some(cast.expr()),
+            None => argument.and_then(|arguments| arguments.first()),
+        };
+        let inner = inner.and_then(|inner| self.operand(inner)).filter(|inner| {
+            self.capabilities.mixed.contains(&(inner.ty.scalar, operand.ty.scalar)) && !inner.ty.array
+        });
+        Some(match inner {
+            Some(inner) => Operand { sql: inner.sql, ..operand },
+            None => operand,
+        })
+    }
+
+    /// What is compared, of which a key may be made here.
+    pub fn compared(&self, expr: &Expr) -> Option<Operand> {
+        self.operand(keyed_value(expr).unwrap_or(expr))
+    }
+
+    /// A constant that is the key of a value of a type: the planner makes it one.
+    fn of_key(&self, key: &Expr, ty: Type) -> Option<Operand> {
+        let value = value_of_key(key.downcast_ref::<Literal>()?.value(), ty)?;
+        let ty = ty.with_typmod(-1);
+        Some(Operand { sql: self.capabilities.dialect.literal(&value, ty)?, ty, value: Some(value) })
+    }
+
+    pub fn operand(&self, expr: &Expr) -> Option<Operand> {
         if let Some(column) = expr.downcast_ref::<Column>() {
-            return self.select.column(column.index(), self.capabilities);
+            return self.columns.get(column.index()).cloned();
         }
         let ty = Type::of_field(expr.return_field(&self.schema).ok()?.as_ref()).ok()?;
         if let Some(literal) = expr.downcast_ref::<Literal>() {
@@ -94,6 +178,8 @@ impl Writer<'_> {
             self.cast(&self.operand(cast.expr())?, ty)?
         } else if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() {
             self.call(call, ty)?
+        } else if is_test(expr) {
+            self.test(expr).filter(|_| self.capabilities.cases)?
         } else {
             self.case(expr.downcast_ref::<CaseExpr>()?, ty)?
         };
@@ -151,10 +237,38 @@ impl Writer<'_> {
     }
 }
 
-/// What is compared by a key here is compared as it is there.
-fn keyed(expr: &Arc<dyn PhysicalExpr>) -> &Arc<dyn PhysicalExpr> {
-    match expr.downcast_ref::<ScalarFunctionExpr>() {
-        Some(call) if call.name() == SORT_KEY && call.args().len() == 1 => &call.args()[0],
-        _ => expr,
-    }
+fn is_test(expr: &Expr) -> bool {
+    let is_comparison = |binary: &BinaryExpr| {
+        matches!(binary.op(), Operator::And | Operator::Or) || comparison(*binary.op()).is_some()
+    };
+    expr.downcast_ref::<BinaryExpr>().is_some_and(is_comparison)
+        || expr.downcast_ref::<NotExpr>().is_some()
+        || expr.downcast_ref::<IsNullExpr>().is_some()
+        || expr.downcast_ref::<IsNotNullExpr>().is_some()
+        || expr.downcast_ref::<InListExpr>().is_some()
+        || expr.downcast_ref::<LikeExpr>().is_some()
+}
+
+/// What a key is made of: what is compared by it here is compared as it is there.
+fn keyed_value(expr: &Expr) -> Option<&Expr> {
+    let call = expr.downcast_ref::<ScalarFunctionExpr>().filter(|call| call.name() == SORT_KEY)?;
+    call.args().first()
+}
+
+fn is_compared_by_key(ty: Type) -> bool {
+    matches!(ty.scalar, Scalar::Numeric | Scalar::Interval | Scalar::Json | Scalar::Jsonb)
+}
+
+fn comparison(op: Operator) -> Option<Comparison> {
+    Some(match op {
+        Operator::Eq => Comparison::Equal,
+        Operator::NotEq => Comparison::NotEqual,
+        Operator::Lt => Comparison::Less,
+        Operator::LtEq => Comparison::LessOrEqual,
+        Operator::Gt => Comparison::Greater,
+        Operator::GtEq => Comparison::GreaterOrEqual,
+        Operator::IsDistinctFrom => Comparison::Distinct,
+        Operator::IsNotDistinctFrom => Comparison::NotDistinct,
+        _ => return None,
+    })
 }

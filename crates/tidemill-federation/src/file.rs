@@ -24,7 +24,7 @@ use tokio::sync::mpsc::Sender;
 use crate::connector::{Capabilities, Connector, ImportedTable, RemoteQuery};
 use crate::dialect::Dialect;
 use crate::option::{Check, OptionSpec, Options, Place, Support};
-use crate::scan::RemoteSelect;
+use crate::select::RemoteSelect;
 use crate::snapshot::Shared;
 use crate::table::TableDefinition;
 use crate::thread;

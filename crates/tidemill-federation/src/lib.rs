@@ -21,6 +21,7 @@ pub mod postgres;
 pub mod pushdown;
 mod returned;
 pub mod scan;
+pub mod select;
 pub mod server;
 pub mod snapshot;
 pub mod sqlite;

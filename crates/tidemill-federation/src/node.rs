@@ -4,8 +4,8 @@
 //! whoever defines the table, or the session, decides. Never is anything left out without a word.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use datafusion::physical_plan::ExecutionPlan;
@@ -95,7 +95,10 @@ pub struct Node {
     pub table: String,
     member: Option<Member>,
     dead_nodes: DeadNodes,
+    /// As it was planned.
     query: Arc<RemoteQuery>,
+    /// What was asked instead.
+    asked: OnceLock<Arc<RemoteQuery>>,
     rows: AtomicU64,
     bytes: AtomicU64,
     course: Mutex<Course>,
@@ -157,7 +160,12 @@ impl Node {
     }
 
     pub fn remote_sql(&self) -> &str {
-        &self.query.sql
+        &self.asked.get().unwrap_or(&self.query).sql
+    }
+
+    /// What its server is asked.
+    pub fn ask(&self, query: &Arc<RemoteQuery>) {
+        self.asked.get_or_init(|| Arc::clone(query));
     }
 
     pub fn begin(&self) {
@@ -204,6 +212,7 @@ impl Nodes {
                 member: scan.member().cloned(),
                 dead_nodes: scan.dead_nodes(),
                 query: Arc::clone(scan.query()),
+                asked: OnceLock::new(),
                 rows: AtomicU64::new(0),
                 bytes: AtomicU64::new(0),
                 course: Mutex::new(Course { state: State::Waiting, began: None, took: None, error: None }),

@@ -1,10 +1,12 @@
 //! PostgreSQL, and whatever speaks its protocol.
 
+mod capability;
 mod connect;
 pub mod dialect;
 mod error;
 mod import;
 mod scan;
+mod size;
 mod tls;
 mod value;
 mod write;
@@ -16,18 +18,16 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::execution::SendableRecordBatchStream;
 use tidemill_sql::statement::ImportSelection;
-use tidemill_sql::types::Scalar;
 use tidemill_sql::{Result, SqlError, SqlState};
 use tokio_postgres::Config;
 
-use crate::connector::{
-    Aggregate, Capabilities, Connector, Function, ImportedTable, Logic, RemoteQuery, Writer,
-};
-use crate::dialect::{Comparison, Dialect};
+use crate::connector::{Capabilities, Connector, ImportedTable, RemoteQuery, TableSize, Writer};
 use crate::option::{Check, OptionSpec, Options, Place, Support, parse_bool};
 use crate::snapshot::Shared;
+use crate::table::TableDefinition;
+pub(crate) use capability::{CAPABILITIES, OF_TIDEMILL};
 use connect::Pool;
-use dialect::{PostgresDialect, TidemillDialect};
+use size::Sizes;
 use tls::Tls;
 
 /// How long a connection may take to be there, unless the server's options say.
@@ -123,132 +123,6 @@ pub const OPTIONS: &[OptionSpec] = &[
     ),
 ];
 
-/// The types whose comparisons are the same there and here.
-const COMPARED: &[Scalar] = &[
-    Scalar::Bool,
-    Scalar::Int2,
-    Scalar::Int4,
-    Scalar::Int8,
-    Scalar::Float4,
-    Scalar::Float8,
-    Scalar::Text,
-    Scalar::Varchar,
-    Scalar::Name,
-    Scalar::Bytea,
-    Scalar::Date,
-    Scalar::Time,
-    Scalar::Timestamp,
-    Scalar::Timestamptz,
-    Scalar::Uuid,
-    Scalar::Oid,
-];
-/// Floats have two zeros.
-const GROUPED: &[Scalar] = &[
-    Scalar::Bool,
-    Scalar::Int2,
-    Scalar::Int4,
-    Scalar::Int8,
-    Scalar::Text,
-    Scalar::Varchar,
-    Scalar::Name,
-    Scalar::Bytea,
-    Scalar::Date,
-    Scalar::Time,
-    Scalar::Timestamp,
-    Scalar::Timestamptz,
-    Scalar::Uuid,
-    Scalar::Oid,
-];
-/// PostgreSQL has `min` and `max` of these.
-const EXTREMES: &[Scalar] = &[
-    Scalar::Int2,
-    Scalar::Int4,
-    Scalar::Int8,
-    Scalar::Float4,
-    Scalar::Float8,
-    Scalar::Text,
-    Scalar::Varchar,
-    Scalar::Name,
-    Scalar::Date,
-    Scalar::Time,
-    Scalar::Timestamp,
-    Scalar::Timestamptz,
-    Scalar::Oid,
-];
-const SUMMED: &[Scalar] = &[Scalar::Int2, Scalar::Int4, Scalar::Float4, Scalar::Float8];
-
-const INTEGERS: &[Scalar] = &[Scalar::Int2, Scalar::Int4, Scalar::Int8];
-const NUMBERS: &[Scalar] = &[Scalar::Int2, Scalar::Int4, Scalar::Int8, Scalar::Float4, Scalar::Float8];
-const INT4: &[Scalar] = &[Scalar::Int4];
-const TEXT: &[Scalar] = &[Scalar::Text, Scalar::Varchar];
-const FLOAT8: &[Scalar] = &[Scalar::Float8];
-const MOMENTS: &[Scalar] = &[Scalar::Date, Scalar::Timestamp];
-
-/// Not among them: what depends on a time zone, a collation, or settings.
-const FUNCTIONS: &[Function] = &[
-    Function::new(&["+", "-", "*", "/"], &[NUMBERS, NUMBERS]),
-    Function::new(&["%"], &[INTEGERS, INTEGERS]),
-    Function::new(&["-", "abs"], &[NUMBERS]),
-    Function::new(&["floor", "ceil", "ceiling"], &[FLOAT8]),
-    Function::new(&["||"], &[TEXT, TEXT]),
-    Function::new(&["length", "char_length", "character_length"], &[TEXT]),
-    Function::new(&["left", "right", "substr", "substring"], &[TEXT, INT4]),
-    Function::new(&["substr", "substring"], &[TEXT, INT4, INT4]),
-    Function::new(&["date_trunc"], &[TEXT, &[Scalar::Timestamp]]),
-    Function::new(&["date_trunc"], &[TEXT, &[Scalar::Timestamptz], TEXT]),
-    Function::new(&["extract", "date_part"], &[TEXT, MOMENTS]),
-];
-
-const CASTS: &[(Scalar, Scalar)] = &[
-    (Scalar::Int2, Scalar::Int4),
-    (Scalar::Int2, Scalar::Int8),
-    (Scalar::Int4, Scalar::Int8),
-    (Scalar::Int4, Scalar::Int2),
-    (Scalar::Int8, Scalar::Int4),
-    (Scalar::Int8, Scalar::Int2),
-    (Scalar::Int2, Scalar::Float8),
-    (Scalar::Int4, Scalar::Float8),
-    (Scalar::Int8, Scalar::Float8),
-    (Scalar::Float4, Scalar::Float8),
-    (Scalar::Int2, Scalar::Text),
-    (Scalar::Int4, Scalar::Text),
-    (Scalar::Int8, Scalar::Text),
-    (Scalar::Numeric, Scalar::Int4),
-    (Scalar::Numeric, Scalar::Int8),
-    (Scalar::Date, Scalar::Timestamp),
-    (Scalar::Timestamp, Scalar::Date),
-];
-
-pub(crate) static CAPABILITIES: Capabilities = capabilities(&PostgresDialect);
-/// Of another Tidemill.
-pub(crate) static OF_TIDEMILL: Capabilities = capabilities(&TidemillDialect);
-
-const fn capabilities(dialect: &'static dyn Dialect) -> Capabilities {
-    Capabilities {
-        dialect,
-        label: "Remote SQL",
-        comparisons: &Comparison::ALL,
-        lists: true,
-        logic: &[Logic::And, Logic::Or, Logic::Not, Logic::IsNull, Logic::Truth],
-        equal: COMPARED,
-        ordered: COMPARED,
-        grouped: GROUPED,
-        aggregates: &[
-            Aggregate { name: "count", of: &[] },
-            Aggregate { name: "sum", of: SUMMED },
-            Aggregate { name: "avg", of: SUMMED },
-            Aggregate { name: "min", of: EXTREMES },
-            Aggregate { name: "max", of: EXTREMES },
-        ],
-        limit: true,
-        sort: true,
-        functions: FUNCTIONS,
-        casts: CASTS,
-        cases: true,
-        prunes: false,
-    }
-}
-
 pub fn connector(name: &str, server: &Options, mapping: &Options) -> Result<Arc<dyn Connector>> {
     connector_with(&CAPABILITIES, true, name, server, mapping)
 }
@@ -274,7 +148,7 @@ fn connector_with(
     };
     let keeps = server.get("keep_connections").and_then(parse_bool).unwrap_or(true);
     let pool = Arc::new(Pool::new(name, address, config, tls, connect_timeout, keeps));
-    Ok(Arc::new(Postgres { capabilities, is_postgres, pool }))
+    Ok(Arc::new(Postgres { capabilities, is_postgres, pool, sizes: Sizes::default() }))
 }
 
 fn config(server: &Options, mapping: &Options) -> Result<(Config, String)> {
@@ -335,6 +209,7 @@ struct Postgres {
     /// Rather than a Tidemill, which exports no snapshots, and changes the rows of its own tables in no transaction block.
     is_postgres: bool,
     pool: Arc<Pool>,
+    sizes: Sizes,
 }
 
 #[async_trait]
@@ -362,6 +237,13 @@ impl Connector for Postgres {
         _: &Options,
     ) -> Result<Option<Vec<ImportedTable>>> {
         import::tables(&self.pool, schema, selection).await
+    }
+
+    async fn size(&self, table: &TableDefinition) -> Option<TableSize> {
+        match self.is_postgres {
+            true => self.sizes.of(&self.pool, &table.relation(self.capabilities.dialect)).await,
+            false => None,
+        }
     }
 
     async fn probe(&self) -> Result<()> {

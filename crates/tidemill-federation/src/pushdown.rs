@@ -4,11 +4,16 @@
 //! the scans more to do.
 
 pub mod aggregate;
+pub(crate) mod dynamic_filter;
 pub mod eager;
+pub mod join;
+pub mod page_range;
+mod state;
 pub mod top_k;
 
 use std::any::Any;
 use std::sync::Arc;
+use std::time::Duration;
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
@@ -24,9 +29,21 @@ use datafusion::physical_plan::union::UnionExec;
 
 use crate::scan::ForeignScanExec;
 
-/// All rules, in their order; they come after those of DataFusion.
-pub fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
-    vec![Arc::new(aggregate::PartialAggregates), Arc::new(eager::EagerAggregates), Arc::new(top_k::TopK)]
+type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
+
+/// All rules in their order around those of DataFusion.
+pub fn rules(of_datafusion: Vec<Rule>) -> Vec<Rule> {
+    let mut rules: Vec<Rule> = vec![Arc::new(join::Joins), Arc::new(dynamic_filter::HashedSubqueries)];
+    rules.extend(of_datafusion);
+    let last: [Rule; 5] = [
+        Arc::new(aggregate::PartialAggregates),
+        Arc::new(eager::EagerAggregates),
+        Arc::new(top_k::TopK),
+        Arc::new(dynamic_filter::DynamicFilters),
+        Arc::new(page_range::PageRanges),
+    ];
+    rules.extend(last);
+    rules
 }
 
 /// What is left to the servers. The rules find it in the configuration of the session.
@@ -37,17 +54,52 @@ pub struct Pushdown {
     pub aggregates: bool,
     /// Aggregates below joins.
     pub eager_aggregates: bool,
+    /// Joins of tables of one server.
+    pub joins: bool,
     pub top_k: bool,
+    /// The keys of the other side of a join.
+    pub dynamic_filters: bool,
+    /// How long a scan waits for them.
+    pub dynamic_filter_wait: Duration,
+    /// Connections that read one large table.
+    pub scan_connections: usize,
 }
 
 impl Default for Pushdown {
     fn default() -> Self {
-        Self { filters: true, aggregates: true, eager_aggregates: true, top_k: true }
+        Self {
+            filters: true,
+            aggregates: true,
+            eager_aggregates: true,
+            joins: true,
+            top_k: true,
+            dynamic_filters: true,
+            dynamic_filter_wait: Duration::from_millis(500),
+            scan_connections: 4,
+        }
     }
 }
 
 impl Pushdown {
-    fn of(options: &ConfigOptions) -> Self {
+    /// What leaves nothing to the servers.
+    pub const NOTHING: Self = Self {
+        filters: false,
+        aggregates: false,
+        eager_aggregates: false,
+        joins: false,
+        top_k: false,
+        dynamic_filters: false,
+        dynamic_filter_wait: Duration::ZERO,
+        scan_connections: 1,
+    };
+
+    /// For the rules to find.
+    pub fn configure(self, options: &mut ConfigOptions) {
+        options.optimizer.hash_join_inlist_pushdown_max_distinct_values = dynamic_filter::KEYS_MAX;
+        options.extensions.insert(self);
+    }
+
+    pub(crate) fn of(options: &ConfigOptions) -> Self {
         options.extensions.get::<Pushdown>().copied().unwrap_or_default()
     }
 }
@@ -82,7 +134,7 @@ impl ExtensionOptions for Pushdown {
 /// The name of what values are compared by where their bytes don't say it.
 pub(crate) const SORT_KEY: &str = "sort_key";
 
-/// What an expression is, if it is no more than this.
+/// What an expression is.
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
     /// A column of the node below, or the key of one.
@@ -91,11 +143,15 @@ pub(crate) enum Source {
         keyed: bool,
     },
     Constant(ScalarValue),
-    /// Of columns of the node below.
-    Expression(Arc<dyn PhysicalExpr>),
+    /// Of columns of the node below, or the key of it.
+    Expression {
+        expr: Arc<dyn PhysicalExpr>,
+        keyed: bool,
+    },
 }
 
 impl Source {
+    /// `None`: the key of a constant, which nobody is asked for.
     pub(crate) fn of(expr: &Arc<dyn PhysicalExpr>) -> Option<Self> {
         if let Some(column) = expr.downcast_ref::<Column>() {
             return Some(Source::Column { index: column.index(), keyed: false });
@@ -103,41 +159,56 @@ impl Source {
         if let Some(literal) = expr.downcast_ref::<Literal>() {
             return Some(Source::Constant(literal.value().clone()));
         }
-        let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>().filter(|call| call.name() == SORT_KEY)
-        else {
-            return Some(Source::Expression(Arc::clone(expr)));
-        };
-        match (Self::of(call.args().first()?)?, call.args().len()) {
-            (Source::Column { index, .. }, 1) => Some(Source::Column { index, keyed: true }),
-            _ => None,
+        match expr.downcast_ref::<ScalarFunctionExpr>().filter(|call| call.name() == SORT_KEY) {
+            Some(call) => Self::of(call.args().first()?)?.key(),
+            None => Some(Source::Expression { expr: Arc::clone(expr), keyed: false }),
         }
+    }
+
+    /// The key of it.
+    fn key(self) -> Option<Self> {
+        Some(match self {
+            Source::Column { index, .. } => Source::Column { index, keyed: true },
+            Source::Expression { expr, .. } => Source::Expression { expr, keyed: true },
+            Source::Constant(_) => return None,
+        })
+    }
+
+    pub(crate) fn is_keyed(&self) -> bool {
+        matches!(self, Source::Column { keyed: true, .. } | Source::Expression { keyed: true, .. })
     }
 
     /// The same in terms of what is below a projection.
     pub(crate) fn below(&self, projection: &ProjectionExec) -> Option<Self> {
-        let (index, keyed) = match self {
-            Source::Column { index, keyed } => (index, keyed),
+        let column = |index: usize| projection.expr().get(index).map(|item| Arc::clone(&item.expr));
+        let below = match self {
+            Source::Column { index, .. } => Source::of(&column(*index)?)?,
             Source::Constant(_) => return Some(self.clone()),
-            Source::Expression(expr) => {
-                let replace = |expr: Arc<dyn PhysicalExpr>| {
-                    let found = expr.downcast_ref::<Column>().and_then(|c| projection.expr().get(c.index()));
-                    Ok(match found {
-                        // What takes its place is in terms of the node below already.
-                        Some(below) => {
-                            Transformed::new(Arc::clone(&below.expr), true, TreeNodeRecursion::Jump)
-                        }
-                        None => Transformed::no(expr),
-                    })
-                };
-                return Self::of(&Arc::clone(expr).transform_down(replace).data().ok()?);
-            }
+            Source::Expression { expr, .. } => Source::of(&with_columns(expr, column)?)?,
         };
-        Some(match Source::of(&projection.expr().get(*index)?.expr)? {
-            Source::Column { index, keyed: below } => Source::Column { index, keyed: *keyed || below },
-            _ if *keyed => return None,
-            other => other,
-        })
+        if self.is_keyed() { below.key() } else { Some(below) }
     }
+}
+
+/// An expression with something else in the place of each column, by its index; `None` if one has nothing.
+pub(crate) fn with_columns(
+    expr: &Arc<dyn PhysicalExpr>,
+    column: impl Fn(usize) -> Option<Arc<dyn PhysicalExpr>>,
+) -> Option<Arc<dyn PhysicalExpr>> {
+    let mut are_known = true;
+    let replace = |expr: Arc<dyn PhysicalExpr>| {
+        let Some(found) = expr.downcast_ref::<Column>() else { return Ok(Transformed::no(expr)) };
+        Ok(match column(found.index()) {
+            // It is in other terms already.
+            Some(other) => Transformed::new(other, true, TreeNodeRecursion::Jump),
+            None => {
+                are_known = false;
+                Transformed::no(expr)
+            }
+        })
+    };
+    let replaced = Arc::clone(expr).transform_down(replace).data().ok()?;
+    are_known.then_some(replaced)
 }
 
 /// What a rule makes of the plan below an operator.

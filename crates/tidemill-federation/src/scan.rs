@@ -3,146 +3,42 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
+use datafusion::common::Statistics;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::Expr;
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
+use datafusion::physical_plan::filter_pushdown::{
+    ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
+};
 use datafusion::physical_plan::metrics::{
     BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet,
 };
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
-use futures::{StreamExt, stream};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, apply_expression_roots,
+};
+use futures::{StreamExt, TryFutureExt, stream};
 use tidemill_sql::planner::plan_error;
-use tidemill_sql::types::Type;
 
 use crate::cascade::Cascade;
-use crate::connector::{Capabilities, Connector, RemoteColumn, RemoteQuery};
-use crate::dialect::{Dialect, Operand};
-use crate::expression::Writer;
+use crate::connector::{Capabilities, Connector, RemoteQuery};
 use crate::health::is_absence;
 use crate::node::{DeadNodes, Member, Node, Nodes, State};
-use crate::pushdown::Source;
-use crate::snapshot::Snapshots;
-use crate::table::{ForeignColumn, TableDefinition};
-use crate::transaction::Transactions;
-
-/// What is read of one foreign table.
-#[derive(Debug, Clone)]
-pub struct RemoteSelect {
-    pub table: Arc<TableDefinition>,
-    /// Places of the table's columns.
-    pub columns: Vec<usize>,
-    /// In the words of the other side; all have to hold.
-    pub conditions: Vec<String>,
-    /// What is filtered here, and may save the other side reading.
-    pub pruning: Vec<Expr>,
-    /// What aggregates are selected instead of the columns.
-    pub aggregate: Option<RemoteAggregate>,
-    pub order: Vec<String>,
-    pub limit: Option<usize>,
-}
-
-/// Groups and what is selected of them, the keys first.
-#[derive(Debug, Clone)]
-pub struct RemoteAggregate {
-    pub keys: usize,
-    pub items: Vec<(String, RemoteColumn)>,
-}
-
-impl RemoteSelect {
-    fn query(&self, capabilities: &Capabilities) -> RemoteQuery {
-        let dialect = capabilities.dialect;
-        let columns = match &self.aggregate {
-            Some(aggregate) => aggregate.items.iter().map(|(_, column)| column.clone()).collect(),
-            None => self.columns.iter().map(|place| self.remote(*place)).collect(),
-        };
-        RemoteQuery {
-            sql: dialect.select(self),
-            columns,
-            table: self.table.name.clone(),
-            relation: self.relation(dialect),
-            definition: Arc::clone(&self.table),
-            pruning: self.pruning.clone(),
-            cascade: None,
-        }
-    }
-
-    /// What is selected.
-    pub fn items<D: Dialect + ?Sized>(&self, dialect: &D) -> Vec<String> {
-        match &self.aggregate {
-            Some(aggregate) => aggregate.items.iter().map(|(sql, _)| sql.clone()).collect(),
-            None => {
-                self.columns.iter().map(|place| dialect.name(&self.table.columns[*place].remote)).collect()
-            }
-        }
-    }
-
-    /// What it is selected from.
-    pub fn relation<D: Dialect + ?Sized>(&self, dialect: &D) -> String {
-        self.table.relation(dialect)
-    }
-
-    fn remote(&self, place: usize) -> RemoteColumn {
-        let ForeignColumn { name, ty, remote, .. } = self.table.columns[place].clone();
-        RemoteColumn { name, ty, remote }
-    }
-
-    /// What the server calls a column of the scan.
-    pub fn column(&self, index: usize, capabilities: &Capabilities) -> Option<Operand> {
-        let column = self.table.columns.get(*self.columns.get(index)?)?;
-        Some(Operand { sql: capabilities.dialect.name(&column.remote), ty: column.ty, value: None })
-    }
-
-    /// A value of a row, as one of this type.
-    pub(crate) fn value(&self, source: &Source, ty: Type, capabilities: &Capabilities) -> Option<String> {
-        match source {
-            Source::Column { index, keyed: false } => {
-                let found = self.column(*index, capabilities)?;
-                (found.ty.oid() == ty.oid()).then_some(found.sql)
-            }
-            Source::Constant(value) if value.data_type() == ty.arrow() => {
-                capabilities.dialect.literal(value, ty)
-            }
-            Source::Expression(expr) => {
-                let found = self.writer(capabilities).operand(expr)?;
-                (found.ty.oid() == ty.oid()).then_some(found.sql)
-            }
-            _ => None,
-        }
-    }
-
-    /// What writes expressions over the columns of the scan.
-    pub fn writer<'a>(&'a self, capabilities: &'a Capabilities) -> Writer<'a> {
-        let fields = self.columns.iter().filter_map(|place| self.table.columns.get(*place));
-        let fields: Vec<_> = fields.map(|column| column.ty.field(&column.name)).collect();
-        Writer { select: self, capabilities, schema: Arc::new(Schema::new(fields)) }
-    }
-
-    /// A column or an expression as what it is there.
-    pub(crate) fn operand(&self, source: &Source, capabilities: &Capabilities) -> Option<Operand> {
-        match source {
-            Source::Column { index, keyed: false } => self.column(*index, capabilities),
-            Source::Expression(expr) => self.writer(capabilities).operand(expr),
-            _ => None,
-        }
-    }
-
-    /// A column as something to sort by; `None` if it is sorted in another way there.
-    pub fn ordered(&self, index: usize, capabilities: &Capabilities) -> Option<Operand> {
-        self.column(index, capabilities).filter(|operand| capabilities.orders(operand.ty))
-    }
-
-    /// A column as something to group by; `None` if other values are equal there.
-    pub fn key(&self, index: usize, capabilities: &Capabilities) -> Option<(String, RemoteColumn)> {
-        let operand = self.column(index, capabilities).filter(|operand| capabilities.groups(operand.ty))?;
-        Some((capabilities.dialect.grouped(&operand), self.remote(*self.columns.get(index)?)))
-    }
-}
+use crate::pushdown::Pushdown;
+use crate::pushdown::dynamic_filter::narrowed;
+use crate::select::RemoteSelect;
+use crate::snapshot::{Shared, Snapshots};
+use crate::transaction::{Transaction, Transactions};
 
 /// Where a scan reads, and what happens if nobody is there.
 #[derive(Debug, Clone)]
@@ -150,6 +46,7 @@ pub struct Place {
     pub server: String,
     pub member: Option<Member>,
     pub dead_nodes: DeadNodes,
+    pub pushdown: Pushdown,
 }
 
 /// Reads the rows of a query that a foreign server runs.
@@ -159,6 +56,8 @@ pub struct ForeignScanExec {
     query: Arc<RemoteQuery>,
     connector: Arc<dyn Connector>,
     batch_rows: usize,
+    /// Conditions that are known when others have run.
+    dynamic_filters: Vec<Arc<dyn PhysicalExpr>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -184,13 +83,60 @@ impl ForeignScanExec {
             Boundedness::Bounded,
         ));
         let query = Arc::new(select.query(connector.capabilities()));
-        let metrics = ExecutionPlanMetricsSet::new();
-        Self { place, select, query, connector, batch_rows, properties, metrics }
+        let (dynamic_filters, metrics) = (vec![], ExecutionPlanMetricsSet::new());
+        Self { place, select, query, connector, batch_rows, dynamic_filters, properties, metrics }
     }
 
     /// The same server and table, asked for something else.
     pub fn with_select(&self, select: RemoteSelect, schema: SchemaRef) -> Self {
         Self::new(select, Arc::clone(&self.connector), schema, self.batch_rows, Arc::clone(&self.place))
+    }
+
+    /// The same, which waits for this filter before it asks for rows.
+    pub(crate) fn with_dynamic_filter(&self, filter: Arc<dyn PhysicalExpr>) -> Self {
+        let dynamic_filters = self.dynamic_filters.iter().cloned().chain([filter]).collect();
+        Self { dynamic_filters, ..self.with_select(self.select.clone(), self.schema()) }
+    }
+
+    /// What the server sends. With dynamic filters it is asked when they are known, while others run.
+    fn rows(
+        &self,
+        context: &TaskContext,
+        node: Option<Arc<Node>>,
+        counted: Box<dyn Fn(usize) + Send + Sync>,
+    ) -> Result<SendableRecordBatchStream> {
+        let query = self.along(context, node.as_deref())?;
+        let transactions = context.session_config().get_extension::<Transactions>();
+        let way = Way {
+            connector: Arc::clone(&self.connector),
+            written: transactions.and_then(|transactions| transactions.find(&self.connector)),
+            shared: Snapshots::find(context, &self.connector),
+            schema: self.schema(),
+            batch_rows: self.batch_rows,
+            counted,
+        };
+        if self.dynamic_filters.is_empty() {
+            return Ok(way.rows(query));
+        }
+        let (select, filters) = (self.select.clone(), self.dynamic_filters.clone());
+        let (capabilities, wait) = (self.capabilities(), self.place.pushdown.dynamic_filter_wait);
+        let asking = SpawnedTask::spawn(async move {
+            let mut query = query;
+            if let Some(select) = narrowed(&select, &filters, capabilities, wait).await {
+                let cascade = query.cascade.clone();
+                query = Arc::new(RemoteQuery { cascade, ..select.query(capabilities) });
+            }
+            if let Some(node) = node {
+                node.ask(&query);
+            }
+            way.rows(query)
+        });
+        let rows = asking.join().map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows.try_flatten_stream())))
+    }
+
+    pub fn dynamic_filters(&self) -> &[Arc<dyn PhysicalExpr>] {
+        &self.dynamic_filters
     }
 
     pub fn server(&self) -> &str {
@@ -277,11 +223,73 @@ impl ExecutionPlan for ForeignScanExec {
         Ok(self)
     }
 
+    /// Columns that nobody wants are not asked for.
+    fn try_swapping_with_projection(
+        &self,
+        projection: &ProjectionExec,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        if self.select.keys.is_some() {
+            return Ok(None);
+        }
+        let columns =
+            projection.expr().iter().map(|item| item.expr.downcast_ref::<Column>().map(Column::index));
+        let Some(columns) = columns.collect::<Option<Vec<_>>>() else { return Ok(None) };
+        let is_repeated = |(i, column): (usize, &usize)| columns[..i].contains(column);
+        if columns.iter().enumerate().any(is_repeated) {
+            return Ok(None);
+        }
+        let items = columns.iter().filter_map(|column| self.select.items.get(*column).cloned()).collect();
+        Ok(Some(Arc::new(self.with_select(self.select.with_items(items), projection.schema()))))
+    }
+
+    /// What a filter above it asks for goes to the server, too, if it means the same there.
+    fn handle_child_pushdown_result(
+        &self,
+        phase: FilterPushdownPhase,
+        result: ChildPushdownResult,
+        _: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        let is_asked = phase == FilterPushdownPhase::Pre && !result.parent_filters.is_empty();
+        if !is_asked || !self.select.is_of_rows() || !self.place.pushdown.filters {
+            return Ok(FilterPushdownPropagation::all_unsupported(result));
+        }
+        let writer = self.select.writer(self.capabilities());
+        let mut select = self.select.clone();
+        let judged = result.parent_filters.iter().map(|filter| match writer.condition(&filter.filter) {
+            Some(condition) => {
+                select.conditions.push(condition);
+                PushedDown::Yes
+            }
+            None => PushedDown::No,
+        });
+        let judged = FilterPushdownPropagation::with_parent_pushdown_result(judged.collect());
+        Ok(judged.with_updated_node(Arc::new(self.with_select(select, self.schema()))))
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        self.select.limit
+    }
+
+    fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
+        let sends_limit = self.place.pushdown.filters && self.capabilities().limit;
+        let is_less = match (limit, self.select.limit) {
+            (Some(limit), Some(before)) => limit <= before,
+            (limit, before) => limit.is_some() && before.is_none(),
+        };
+        let select = RemoteSelect { limit, ..self.select.clone() };
+        (sends_limit && is_less).then(|| Arc::new(self.with_select(select, self.schema())) as _)
+    }
+
     fn apply_expressions(
         &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
+        apply_expression_roots(&self.dynamic_filters, f)
+    }
+
+    /// A join that starts anew has another filter.
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(self.with_select(self.select.clone(), self.schema())))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
@@ -300,19 +308,7 @@ impl ExecutionPlan for ForeignScanExec {
         if let Some(node) = &node {
             node.begin();
         }
-        let transactions = context.session_config().get_extension::<Transactions>();
-        let written = transactions.and_then(|transactions| transactions.find(&self.connector));
-        let (query, reader) = (self.along(&context, node.as_deref())?, Arc::clone(&schema));
-        let rows = match written {
-            Some(transaction) => transaction.rows(query, reader, counted),
-            None => Arc::clone(&self.connector).rows(
-                query,
-                reader,
-                self.batch_rows,
-                Snapshots::find(&context, &self.connector),
-                Box::new(counted),
-            ),
-        };
+        let rows = self.rows(&context, node.clone(), Box::new(counted))?;
         let reading = nodes.zip(node).map(|(nodes, node)| Reading { nodes, node });
         let reported =
             stream::unfold((rows, reading, baseline), |(mut rows, reading, baseline)| async move {
@@ -329,8 +325,33 @@ impl ExecutionPlan for ForeignScanExec {
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, reported)))
     }
 
+    fn statistics_from_inputs(&self, _: &[Arc<Statistics>], _: &StatisticsArgs) -> Result<Arc<Statistics>> {
+        let num_rows = self.select.rows().map_or(Precision::Absent, Precision::Inexact);
+        Ok(Arc::new(Statistics { num_rows, ..Statistics::new_unknown(&self.schema()) }))
+    }
+
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())
+    }
+}
+
+/// How a query gets to the server: by the transaction that has written to it, if there is one.
+struct Way {
+    connector: Arc<dyn Connector>,
+    written: Option<Arc<Transaction>>,
+    shared: Option<Arc<Shared>>,
+    schema: SchemaRef,
+    batch_rows: usize,
+    counted: Box<dyn Fn(usize) + Send + Sync>,
+}
+
+impl Way {
+    fn rows(self, query: Arc<RemoteQuery>) -> SendableRecordBatchStream {
+        let Self { connector, written, shared, schema, batch_rows, counted } = self;
+        match written {
+            Some(transaction) => transaction.rows(query, schema, counted),
+            None => connector.rows(query, schema, batch_rows, shared, counted),
+        }
     }
 }
 

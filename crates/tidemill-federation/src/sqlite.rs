@@ -88,11 +88,9 @@ const NUMERIC_EXTREMES: &[Scalar] = &[Scalar::Int2, Scalar::Int4, Scalar::Int8, 
 
 /// Sums of floats are made here: SQLite's are rounded in another way, and it has no NaN.
 const AGGREGATES: &[Aggregate] = &[
-    Aggregate { name: "count", of: &[] },
-    Aggregate { name: "sum", of: &[Scalar::Int2, Scalar::Int4] },
-    Aggregate { name: "avg", of: &[Scalar::Int2, Scalar::Int4] },
-    Aggregate { name: "min", of: EXTREMES },
-    Aggregate { name: "max", of: EXTREMES },
+    Aggregate { names: &["count"], of: &[] },
+    Aggregate { names: &["sum", "avg"], of: &[Scalar::Int2, Scalar::Int4] },
+    Aggregate { names: &["min", "max"], of: EXTREMES },
 ];
 
 pub(crate) static CAPABILITIES: Capabilities = Capabilities {
@@ -104,11 +102,14 @@ pub(crate) static CAPABILITIES: Capabilities = Capabilities {
     equal: EQUAL,
     ordered: EQUAL,
     grouped: GROUPED,
+    grouped_by_key: &[],
     aggregates: AGGREGATES,
+    joins: false,
     limit: true,
     sort: true,
     functions: &[],
     casts: &[],
+    mixed: &[],
     cases: false,
     prunes: false,
 };
@@ -123,17 +124,18 @@ static UTF_16: Capabilities = Capabilities {
     equal: EQUAL,
     ordered: NUMBERS,
     grouped: GROUPED,
+    grouped_by_key: &[],
     aggregates: &[
-        Aggregate { name: "count", of: &[] },
-        Aggregate { name: "sum", of: &[Scalar::Int2, Scalar::Int4] },
-        Aggregate { name: "avg", of: &[Scalar::Int2, Scalar::Int4] },
-        Aggregate { name: "min", of: NUMERIC_EXTREMES },
-        Aggregate { name: "max", of: NUMERIC_EXTREMES },
+        Aggregate { names: &["count"], of: &[] },
+        Aggregate { names: &["sum", "avg"], of: &[Scalar::Int2, Scalar::Int4] },
+        Aggregate { names: &["min", "max"], of: NUMERIC_EXTREMES },
     ],
+    joins: false,
     limit: true,
     sort: true,
     functions: &[],
     casts: &[],
+    mixed: &[],
     cases: false,
     prunes: false,
 };

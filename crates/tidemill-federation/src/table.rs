@@ -20,12 +20,13 @@ use tidemill_sql::name::quote_literal;
 use tidemill_sql::types::Type;
 
 use crate::connector::{Connector, RemoteColumn};
-use crate::deparse::Deparser;
-use crate::dialect::Dialect;
+use crate::deparse;
+use crate::dialect::{Dialect, Operand};
 use crate::node::{DeadNodes, Member};
 use crate::option::Options;
 use crate::pushdown::Pushdown;
-use crate::scan::{ForeignScanExec, Place, RemoteSelect};
+use crate::scan::{ForeignScanExec, Place};
+use crate::select::RemoteSelect;
 
 /// A foreign table: what it is called and typed here, and there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -50,6 +51,11 @@ pub struct ForeignColumn {
 }
 
 impl ForeignColumn {
+    /// What it is there.
+    pub fn operand(&self, dialect: &dyn Dialect) -> Operand {
+        Operand { sql: dialect.name(&self.remote), ty: self.ty, value: None }
+    }
+
     pub fn remote_column(&self) -> RemoteColumn {
         RemoteColumn { name: self.name.clone(), ty: self.ty, remote: self.remote.clone() }
     }
@@ -129,9 +135,32 @@ impl ForeignTable {
         self.pushdown.filters && self.connector.capabilities().prunes
     }
 
-    fn deparser(&self) -> Deparser<'_> {
-        Deparser { columns: &self.definition.columns, capabilities: self.connector.capabilities() }
+    fn judged(&self, filters: &[Expr]) -> Judged {
+        let mut judged = Judged::default();
+        for filter in filters.iter().filter(|filter| !is_always(filter)) {
+            match self.condition(filter) {
+                Some(condition) => judged.conditions.push(condition),
+                None if self.prunes() => judged.pruning.push(filter.clone()),
+                None => judged.rest.push(filter.clone()),
+            }
+        }
+        judged
     }
+
+    /// A condition in the words of the server; `None` if it has to be judged here.
+    fn condition(&self, filter: &Expr) -> Option<String> {
+        deparse::condition(filter, &self.definition, self.connector.capabilities())
+    }
+}
+
+/// By whom filters are judged.
+#[derive(Default)]
+struct Judged {
+    /// In the words of the server.
+    conditions: Vec<String>,
+    pruning: Vec<Expr>,
+    /// Here: the optimizer may have written them anew since they were found to mean the same there.
+    rest: Vec<Expr>,
 }
 
 #[async_trait]
@@ -146,8 +175,7 @@ impl TableProvider for ForeignTable {
 
     /// What means the same there is left to the server; the rest is filtered here.
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
-        let deparser = self.deparser();
-        let supported = |filter: &&Expr| match deparser.condition(filter) {
+        let supported = |filter: &&Expr| match self.condition(filter) {
             Some(_) if self.pushdown.filters => TableProviderFilterPushDown::Exact,
             None if self.prunes() => TableProviderFilterPushDown::Inexact,
             _ => TableProviderFilterPushDown::Unsupported,
@@ -164,20 +192,10 @@ impl TableProvider for ForeignTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let all: Vec<usize> = (0..self.definition.columns.len()).collect();
         let wanted = projection.unwrap_or(&all);
-        let deparser = self.deparser();
-        let (mut conditions, mut pruning, mut rest) = (Vec::new(), Vec::new(), Vec::new());
-        for filter in filters {
-            match deparser.condition(filter) {
-                _ if is_never(filter) => {
-                    return Ok(Arc::new(EmptyExec::new(Arc::new(self.schema.project(wanted)?))));
-                }
-                _ if is_always(filter) => {}
-                Some(condition) => conditions.push(condition),
-                None if self.prunes() => pruning.push(filter.clone()),
-                // The optimizer may have written it anew since it was found to mean the same there.
-                None => rest.push(filter.clone()),
-            }
+        if filters.iter().any(is_never) {
+            return Ok(Arc::new(EmptyExec::new(Arc::new(self.schema.project(wanted)?))));
         }
+        let Judged { conditions, pruning, rest } = self.judged(filters);
         let mut columns = wanted.clone();
         for column in rest.iter().flat_map(Expr::column_refs) {
             let place = self.schema.index_of(&column.name)?;
@@ -185,15 +203,11 @@ impl TableProvider for ForeignTable {
                 columns.push(place);
             }
         }
-        let select = RemoteSelect {
-            table: Arc::clone(&self.definition),
-            columns: columns.clone(),
-            conditions,
-            pruning,
-            aggregate: None,
-            order: vec![],
-            limit: limit.filter(|_| self.sends_limit() && rest.is_empty()),
-        };
+        let dialect = self.connector.capabilities().dialect;
+        let limit = limit.filter(|_| self.sends_limit() && rest.is_empty());
+        let of_table = RemoteSelect::of(Arc::clone(&self.definition), &columns, dialect);
+        let size = self.connector.size(&self.definition).await;
+        let select = RemoteSelect { conditions, pruning, limit, size, ..of_table };
         let schema = Arc::new(self.schema.project(&columns)?);
         let batch_rows = session.config().batch_size();
         let of_session = session.config().get_extension::<DeadNodes>();
@@ -202,6 +216,7 @@ impl TableProvider for ForeignTable {
             server: self.server.clone(),
             member: self.member.clone(),
             dead_nodes: of_session.map(|dead_nodes| *dead_nodes).unwrap_or_default().of_table(of_table),
+            pushdown: self.pushdown,
         };
         let connector = Arc::clone(&self.connector);
         let scan = ForeignScanExec::new(select, connector, Arc::clone(&schema), batch_rows, Arc::new(place));

@@ -14,10 +14,13 @@ use tidemill_sql::Result;
 use tidemill_sql::planner::plan_error;
 use tidemill_sql::statement::ImportSelection;
 
-use crate::connector::{Answer, Capabilities, Connector, ImportedTable, Insertion, RemoteQuery, Writer};
+use crate::connector::{
+    Answer, Capabilities, Connector, ImportedTable, Insertion, RemoteQuery, TableSize, Writer,
+};
 use crate::health::{Health, is_absence};
 use crate::option::Options;
 use crate::snapshot::Shared;
+use crate::table::TableDefinition;
 
 /// A connector, and whether its server is there.
 #[derive(Debug)]
@@ -94,6 +97,13 @@ impl Connector for Watched {
         options: &Options,
     ) -> Result<Option<Vec<ImportedTable>>> {
         self.guarded(self.connector.tables(schema, selection, options)).await
+    }
+
+    async fn size(&self, table: &TableDefinition) -> Option<TableSize> {
+        match self.health.down() {
+            Some(_) => None,
+            None => self.connector.size(table).await,
+        }
     }
 
     async fn probe(&self) -> Result<()> {

@@ -15,6 +15,8 @@ use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::metrics::MetricValue;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::{ExecutionPlan, StatisticsArgs, StatisticsContext};
+use tidemill_federation::node::Nodes;
+use tidemill_federation::scan::ForeignScanExec;
 use tidemill_sql::statement::ExplainOptions;
 use tidemill_stream::view::ViewId;
 
@@ -30,6 +32,8 @@ pub struct Explain<'a> {
     pub views: Views<'a>,
     /// When the plan began to be carried out, if it was.
     pub began: Option<DateTime<Utc>>,
+    /// What foreign servers sent then.
+    pub nodes: Option<Arc<Nodes>>,
 }
 
 /// A node, with the filters and projections above it that are shown as a part of it.
@@ -79,7 +83,8 @@ impl Explain<'_> {
     }
 
     fn add(&self, place: &Place<'_>, depth: usize, lines: &mut Vec<String>) {
-        let Node { title, properties, children } = Node::of(place.plan, self.views);
+        let Node { title, mut properties, children } = Node::of(place.plan, self.views);
+        self.add_sent(place.plan, &mut properties);
         let arrow = if depth == 0 { String::new() } else { format!("{}->  ", " ".repeat(6 * depth - 4)) };
         lines.push(format!("{arrow}{title}{}{}", self.estimate(place), self.measured(place)));
         let indent = " ".repeat(6 * depth + 2);
@@ -137,6 +142,22 @@ impl Explain<'_> {
             }
             _ => format!(" (actual rows={rows} loops=1)"),
         }
+    }
+
+    /// What a foreign server was asked in the end, and what came of it.
+    fn add_sent(&self, plan: &Arc<dyn ExecutionPlan>, properties: &mut Vec<(&'static str, String)>) {
+        let scan = plan.downcast_ref::<ForeignScanExec>();
+        let node = scan.zip(self.nodes.as_ref()).and_then(|(scan, nodes)| nodes.find(scan.query()));
+        let (Some(scan), Some(node)) = (scan, node) else { return };
+        for (name, value) in properties.iter_mut() {
+            if *name == scan.capabilities().label {
+                *value = node.remote_sql().to_string();
+            }
+        }
+        let time = node.time().filter(|_| self.options.timing);
+        let time = time.map_or_else(String::new, |time| format!(" time={:.3}", time.as_secs_f64() * 1e3));
+        let sent = format!("{} rows={} bytes={}{time}", node.name(), node.rows(), node.bytes());
+        properties.push(("Node", sent));
     }
 
     fn removed(&self, place: &Place<'_>) -> Option<usize> {

@@ -111,7 +111,7 @@ impl Planner {
         state.register_catalog_list(Relations::of_planner(self.clone(), &self.vars.search_path));
         state.config_mut().set_extension(Arc::clone(&self.snapshots));
         state.config_mut().options_mut().extensions.insert(self.vars.clone());
-        state.config_mut().options_mut().extensions.insert(self.pushdown());
+        self.pushdown().configure(state.config_mut().options_mut());
         let current = self.snapshots.session().settings.current();
         state.config_mut().set_extension(Arc::new(current.dead_nodes));
         state.config_mut().set_extension(Arc::new(Route::new(&self.server.identity, &current.cascade_route)));

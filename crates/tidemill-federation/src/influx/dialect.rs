@@ -5,7 +5,7 @@ use tidemill_sql::types::{Scalar, Type};
 
 use crate::deparse::constant_text;
 use crate::dialect::{Comparison, Dialect, Operand};
-use crate::scan::RemoteSelect;
+use crate::select::RemoteSelect;
 
 /// The time of a row, and the same as a text.
 pub const TIME: &str = "time";

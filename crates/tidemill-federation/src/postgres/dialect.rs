@@ -82,6 +82,10 @@ impl Dialect for PostgresDialect {
     }
 
     fn in_list(&self, value: &Operand, items: &[Operand], negated: bool) -> Option<String> {
+        if let Some(array) = array(items) {
+            let test = if negated { "<> ALL" } else { "= ANY" };
+            return Some(format!("({} {test} ({array}))", value.sql));
+        }
         let items: Vec<_> = items.iter().map(|item| item.sql.as_str()).collect();
         let not = if negated { "NOT " } else { "" };
         Some(format!("({} {not}IN ({}))", value.sql, items.join(", ")))
@@ -109,6 +113,16 @@ impl Dialect for PostgresDialect {
         ""
     }
 
+    fn page_range(&self, from: Option<u64>, to: Option<u64>) -> Option<String> {
+        let bound = |sign: &str, page: u64| format!("(ctid {sign} '({page},0)'::tid)");
+        match (from, to) {
+            (Some(from), Some(to)) => Some(format!("{} AND {}", bound(">=", from), bound("<", to))),
+            (Some(from), None) => Some(bound(">=", from)),
+            (None, Some(to)) => Some(bound("<", to)),
+            (None, None) => None,
+        }
+    }
+
     fn column_type(&self, ty: Type) -> Option<String> {
         Some(ty.display())
     }
@@ -127,5 +141,38 @@ impl Dialect for PostgresDialect {
             Scalar::Timestamptz => format!("{value} AT TIME ZONE 'UTC'"),
             _ => value,
         }
+    }
+}
+
+/// Constants from which on a list is an array, which takes less to read.
+const ARRAY_MIN: usize = 10;
+
+/// Many constants as one.
+fn array(items: &[Operand]) -> Option<String> {
+    let first = items.first().filter(|_| items.len() >= ARRAY_MIN)?;
+    let values = items.iter().map(|item| item.value.clone()).collect::<Option<Vec<_>>>()?;
+    let (ty, array) = (Type::array(first.ty.scalar), ScalarValue::new_list(&values, &first.ty.arrow(), true));
+    let text = constant_text(&ScalarValue::List(array), ty)?;
+    Some(format!("{}::{}", quote_literal(&text).trim_start(), ty.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_constants_are_an_array() {
+        let item = |text: String| {
+            let value = ScalarValue::Utf8(Some(text));
+            let ty = Type::new(Scalar::Text);
+            Operand { sql: PostgresDialect.literal(&value, ty).unwrap(), ty, value: Some(value) }
+        };
+        let column = Operand { sql: "\"c\"".into(), ty: Type::new(Scalar::Varchar), value: None };
+        let items: Vec<_> = (0..10).map(|i| item(format!("'{i}\\, "))).collect();
+        let list = |items: &[Operand], negated| PostgresDialect.in_list(&column, items, negated).unwrap();
+        assert_eq!(list(&items[..2], true), r#"("c" NOT IN (E'''0\\, '::text, E'''1\\, '::text))"#);
+        let elements: Vec<_> = (0..10).map(|i| format!(r#""''{i}\\\\, ""#)).collect();
+        assert_eq!(list(&items, false), format!("(\"c\" = ANY (E'{{{}}}'::text[]))", elements.join(",")));
+        assert!(list(&items, true).starts_with("(\"c\" <> ALL ("));
     }
 }

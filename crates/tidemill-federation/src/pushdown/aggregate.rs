@@ -7,8 +7,7 @@
 //!       ForeignScan: SELECT g, x
 //! ```
 //!
-//! What a state consists of is told by the aggregates of `tidemill-sql`. A side of the union that cannot do that is folded
-//! here.
+//! A side of the union that cannot do that is folded here.
 
 use std::sync::Arc;
 
@@ -16,15 +15,14 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
-use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
-use tidemill_sql::types::{Scalar, Type};
 
+use super::state::{Part, is_known, received, state};
 use super::{Pushdown, Source, Target, push};
-use crate::connector::RemoteColumn;
-use crate::scan::{ForeignScanExec, RemoteAggregate};
+use crate::scan::ForeignScanExec;
+use crate::select::RemoteSelect;
 
 #[derive(Debug)]
 pub struct PartialAggregates;
@@ -104,12 +102,6 @@ pub(super) fn partial(aggregate: &AggregateExec, input: &Arc<dyn ExecutionPlan>)
     )
 }
 
-/// One argument, each of its values as often as it comes, in any order.
-pub(super) fn is_known(call: &AggregateFunctionExpr) -> bool {
-    let known = ["count", "sum", "avg", "min", "max"].contains(&call.fun().name());
-    known && !call.is_distinct() && call.order_bys().is_empty() && call.expressions().len() == 1
-}
-
 pub(super) struct States<'a> {
     pub aggregate: &'a AggregateExec,
     pub keys: usize,
@@ -119,19 +111,18 @@ pub(super) struct States<'a> {
 
 impl Target for States<'_> {
     fn scan(&self, scan: &ForeignScanExec, sources: &[Source]) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let select = scan.select();
-        if select.limit.is_some() || select.aggregate.is_some() {
+        if !scan.select().is_of_rows() {
             return Ok(None);
         }
-        let Some(items) = self.items(scan, sources) else { return Ok(None) };
+        let Some(parts) = self.parts(scan, sources) else { return Ok(None) };
         // A state that consists of something else is made here.
-        let types = items.iter().map(|(_, column)| column.ty.arrow());
+        let types = parts.iter().map(Part::data_type);
         if !types.eq(self.schema.fields().iter().map(|field| field.data_type().clone())) {
             return Ok(None);
         }
-        let mut select = select.clone();
-        select.aggregate = Some(RemoteAggregate { keys: self.keys, items });
-        Ok(Some(Arc::new(scan.with_select(select, Arc::clone(&self.schema)))))
+        let items = parts.iter().map(|part| part.item.clone()).collect();
+        let select = RemoteSelect { keys: Some(self.keys), ..scan.select().with_items(items) };
+        received(scan, select, &parts, &self.schema).map(Some)
     }
 
     fn other(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
@@ -143,76 +134,16 @@ impl Target for States<'_> {
     }
 }
 
-type Item = (String, RemoteColumn);
-
 impl States<'_> {
     /// What the server is to select, column by column.
-    fn items(&self, scan: &ForeignScanExec, sources: &[Source]) -> Option<Vec<Item>> {
+    fn parts(&self, scan: &ForeignScanExec, sources: &[Source]) -> Option<Vec<Part>> {
         let (keys, arguments) = sources.split_at(self.keys);
-        let mut items = Vec::with_capacity(self.schema.fields().len());
-        for (i, key) in keys.iter().enumerate() {
-            items.push(match key {
-                Source::Column { index, keyed: false } => scan.select().key(*index, scan.capabilities())?,
-                Source::Constant(value) => {
-                    let ty = Type::of_field(self.schema.field(i)).ok()?;
-                    (scan.capabilities().dialect.literal(value, ty)?, column(self.schema.field(i).name(), ty))
-                }
-                Source::Expression(expr) => {
-                    let key = scan.select().writer(scan.capabilities()).key(expr)?;
-                    let sql = scan.capabilities().dialect.grouped(&key);
-                    (sql, column(self.schema.field(i).name(), key.ty))
-                }
-                Source::Column { .. } => return None,
-            });
-        }
-        for (call, argument) in self.aggregate.aggr_expr().iter().zip(arguments) {
-            items.extend(state(call.fun().name(), scan, argument)?);
-        }
-        Some(items)
+        let names = self.schema.fields().iter().map(|field| field.name());
+        let keys = keys.iter().zip(names).map(|(key, name)| Part::key(key, name, scan));
+        let keys = keys.collect::<Option<Vec<_>>>()?;
+        let states = self.aggregate.aggr_expr().iter().zip(arguments);
+        let states = states.map(|(call, argument)| state(call.fun().name(), argument, &keys, scan));
+        let states = states.collect::<Option<Vec<_>>>()?;
+        Some(keys.into_iter().chain(states.into_iter().flatten()).collect())
     }
-}
-
-fn column(name: &str, ty: Type) -> RemoteColumn {
-    RemoteColumn { name: name.to_string(), ty, remote: name.to_string() }
-}
-
-/// The columns of the state of an aggregate.
-fn state(function: &str, scan: &ForeignScanExec, argument: &Source) -> Option<Vec<Item>> {
-    let of = |sql: String, scalar| (sql, column(function, Type::new(scalar)));
-    if let Source::Constant(value) = argument
-        && function == "count"
-        && !value.is_null()
-    {
-        let is_known = scan.capabilities().aggregates.iter().any(|known| known.name == function);
-        return is_known.then(|| vec![of("count(*)".into(), Scalar::Int8)]);
-    }
-    let x = scan.select().operand(argument, scan.capabilities())?;
-    let (ty, dialect) = (x.ty, scan.capabilities().dialect);
-    if !scan.capabilities().aggregates(function, ty) {
-        return None;
-    }
-    let count = || of(format!("count({})", x.sql), Scalar::Int8);
-    Some(match (function, ty.scalar) {
-        ("count", _) => vec![count()],
-        ("sum", Scalar::Int2 | Scalar::Int4) => {
-            // An overflow is an error there already.
-            vec![of(dialect.integer_sum(&x), Scalar::Int8), of("false".into(), Scalar::Bool)]
-        }
-        ("avg", Scalar::Int2 | Scalar::Int4) => {
-            vec![of(format!("coalesce({}, 0)", dialect.integer_sum(&x)), Scalar::Int8), count()]
-        }
-        ("sum" | "avg", Scalar::Float4 | Scalar::Float8) => {
-            let (sum, infinite) = dialect.float_sum(&x);
-            vec![of(format!("coalesce({sum}, 0)"), Scalar::Float8), count(), of(infinite, Scalar::Bool)]
-        }
-        ("min" | "max", _) => {
-            let value = dialect.extreme(function, &x);
-            match ty.scalar {
-                // The state has no zone.
-                Scalar::Timestamptz => vec![of(value, Scalar::Timestamp)],
-                _ => vec![(value, column(function, ty.with_typmod(-1)))],
-            }
-        }
-        _ => return None,
-    })
 }

@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{JoinSide, JoinType};
 use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
@@ -30,8 +30,9 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
 
-use super::aggregate::{States, is_known, partial};
-use super::{Pushdown, Source, push};
+use super::aggregate::{States, partial};
+use super::state::is_known;
+use super::{Pushdown, Source, push, with_columns};
 
 #[derive(Debug)]
 pub struct EagerAggregates;
@@ -104,7 +105,7 @@ fn eager(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
 }
 
 /// What only moves rows.
-const EXCHANGES: [&str; 4] =
+pub(super) const EXCHANGES: [&str; 4] =
     ["CooperativeExec", "CoalesceBatchesExec", "CoalescePartitionsExec", "RepartitionExec"];
 
 /// Whoever gets rows from one place goes on to do so.
@@ -145,8 +146,8 @@ fn replaced(expr: &Expr, projection: &ProjectionExec) -> Option<Expr> {
             Some(Arc::new(Column::new(schema.fields().get(index)?.name(), index)))
         }
         Source::Constant(value) => Some(Arc::new(Literal::new(value))),
-        Source::Expression(expr) => Some(expr),
-        Source::Column { .. } => None,
+        Source::Expression { expr, keyed: false } => Some(expr),
+        Source::Column { .. } | Source::Expression { .. } => None,
     }
 }
 
@@ -185,19 +186,18 @@ impl Split<'_> {
     /// An expression over columns of this side only, in terms of this side.
     fn own(&self, expr: &Expr) -> Option<Expr> {
         let schema = self.input(self.side).schema();
-        let replace = |expr: Expr| {
-            let Some(column) = expr.downcast_ref::<Column>() else { return Ok(Transformed::no(expr)) };
-            let (_, place) = self.place(column.index());
+        let own = |index| {
+            let (side, place) = self.place(index);
             let name = schema.fields().get(place).map_or("", |field| field.name());
-            Ok(Transformed::new(Arc::new(Column::new(name, place)) as Expr, true, TreeNodeRecursion::Jump))
+            (side == self.side).then(|| Arc::new(Column::new(name, place)) as Expr)
         };
-        let is_own = collect_columns(expr).iter().all(|column| self.place(column.index()).0 == self.side);
-        is_own.then(|| Arc::clone(expr).transform_down(replace).data().ok())?
+        with_columns(expr, own)
     }
 
     /// The states of the groups, in the order of the aggregation's own.
     fn rewritten(&self) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        if !self.keeps_states() || self.join.filter().is_some() || self.join.null_aware {
+        let is_plain = self.join.filter().is_none() && self.join.fetch().is_none() && !self.join.null_aware;
+        if !self.keeps_states() || !is_plain {
             return Ok(None);
         }
         let arguments = self.arguments.iter().map(|argument| self.own(argument)).collect::<Option<Vec<_>>>();
@@ -289,20 +289,19 @@ impl Split<'_> {
         let schema = join.schema();
         let first_own = if self.side == JoinSide::Left { 0 } else { left_width };
         let column = |place: usize| Arc::new(Column::new(schema.field(place).name(), place)) as Expr;
-        let outer = |expr: Expr| {
-            let Some(found) = expr.downcast_ref::<Column>() else { return Ok(Transformed::no(expr)) };
-            let (side, place) = self.place(found.index());
-            let place = match side {
+        let outer = |index| {
+            let (side, place) = self.place(index);
+            Some(column(match side {
                 _ if side == self.side => first_own + of_key(place),
                 JoinSide::Left => place,
                 _ => left_width + place,
-            };
-            Ok(Transformed::new(column(place), true, TreeNodeRecursion::Jump))
+            }))
         };
         let wanted = partial(self.aggregate, self.aggregate.input())?.schema();
         let mut exprs = Vec::with_capacity(wanted.fields().len());
         for (i, key) in self.keys.iter().enumerate() {
-            exprs.push((Arc::clone(key).transform_down(outer).data()?, wanted.field(i).name().clone()));
+            let key = with_columns(key, outer).unwrap_or_else(|| Arc::clone(key));
+            exprs.push((key, wanted.field(i).name().clone()));
         }
         for i in 0..wanted.fields().len() - self.keys.len() {
             let name = wanted.field(self.keys.len() + i).name().clone();

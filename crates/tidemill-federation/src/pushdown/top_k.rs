@@ -65,21 +65,16 @@ struct First {
 impl Target for First {
     fn scan(&self, scan: &ForeignScanExec, sources: &[Source]) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let select = scan.select();
-        if !scan.capabilities().sort || select.limit.is_some() || select.aggregate.is_some() {
+        if !scan.capabilities().sort || !select.is_of_rows() {
             return Ok(None);
         }
         let mut order = Vec::new();
         for (source, options) in sources.iter().zip(&self.order) {
             // All rows of a scan have the same constant.
-            let value = match source {
-                Source::Constant(_) => continue,
-                Source::Column { index, .. } => select.ordered(*index, scan.capabilities()),
-                Source::Expression(_) => {
-                    let value = select.operand(source, scan.capabilities());
-                    value.filter(|value| scan.capabilities().orders(value.ty))
-                }
-            };
-            let Some(value) = value else { return Ok(None) };
+            if let Source::Constant(_) = source {
+                continue;
+            }
+            let Some(value) = select.ordered(source, scan.capabilities()) else { return Ok(None) };
             order.push(scan.capabilities().dialect.ordered(&value, *options));
         }
         let mut select = select.clone();

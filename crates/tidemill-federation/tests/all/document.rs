@@ -36,9 +36,12 @@ fn of_type(known: &Capabilities, scalar: Scalar) -> String {
     let signs = [
         (known.compares(Comparison::Equal, ty), "="),
         (known.compares(Comparison::Less, ty), "<"),
-        (known.groups(ty), "group"),
+        (known.groups(ty) || known.groups_by_key(ty), "group"),
         (known.aggregates("sum", ty) && known.aggregates("avg", ty), "sum"),
         (known.aggregates("min", ty) && known.aggregates("max", ty), "min"),
+        (known.aggregates("stddev", ty) && known.aggregates("variance", ty), "stddev"),
+        (known.aggregates("bool_and", ty) && known.aggregates("bool_or", ty), "bool_and"),
+        (known.aggregates("bit_and", ty) && known.aggregates("bit_or", ty), "bit_and"),
     ];
     let done: Vec<_> = signs.into_iter().filter(|(is_done, _)| *is_done).map(|(_, sign)| sign).collect();
     done.join(" ")
@@ -79,8 +82,9 @@ fn table() -> String {
     line("`IS [NOT] NULL`", &|known| yes(known.logic.contains(&Logic::IsNull)));
     line("`IS [NOT] DISTINCT FROM`", &|known| yes(known.comparisons.contains(&Comparison::Distinct)));
     line("`IN`", &|known| yes(known.lists));
+    line("`LIKE`", &|known| yes(known.logic.contains(&Logic::Like)));
     line("`count`", &|known| yes(known.aggregates("count", Type::new(Scalar::Text))));
-    line("in GROUP BY, ORDER BY, arguments of aggregates, UPDATE", &functions);
+    line("in conditions, GROUP BY, ORDER BY, arguments of aggregates, UPDATE", &functions);
     line("`LIMIT`", &|known| yes(known.limit));
     line("`ORDER BY … LIMIT`", &|known| yes(known.sort));
     line("skips what no condition can want", &|known| yes(known.prunes));

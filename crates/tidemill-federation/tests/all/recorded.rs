@@ -9,11 +9,14 @@ use async_trait::async_trait;
 use datafusion::common::ScalarValue;
 use datafusion::error::DataFusionError;
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::collect;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
-use tidemill_federation::connector::{Aggregate, Capabilities, Connector, ImportedTable, Logic, RemoteQuery};
+use tidemill_federation::connector::{
+    Aggregate, Capabilities, Connector, Function, ImportedTable, Logic, RemoteQuery,
+};
 use tidemill_federation::dialect::{Comparison, Dialect, Operand};
 use tidemill_federation::multi_tenant::ChildTable;
 use tidemill_federation::postgres::dialect::PostgresDialect;
@@ -40,7 +43,8 @@ impl Dialect for OwnDialect {
     }
 }
 
-const TYPES: &[Scalar] = &[Scalar::Text, Scalar::Int4, Scalar::Float8];
+const TYPES: &[Scalar] = &[Scalar::Text, Scalar::Int4, Scalar::Float8, Scalar::Numeric];
+const NUMBERS: &[Scalar] = &[Scalar::Int4, Scalar::Float8, Scalar::Numeric];
 
 /// A server that can do all there is.
 pub static ABLE: Capabilities = Capabilities {
@@ -48,21 +52,27 @@ pub static ABLE: Capabilities = Capabilities {
     label: "Remote SQL",
     comparisons: &Comparison::ALL,
     lists: true,
-    logic: &[Logic::And, Logic::Or, Logic::Not, Logic::IsNull, Logic::Truth],
+    logic: &[Logic::And, Logic::Or, Logic::Not, Logic::IsNull, Logic::Truth, Logic::Like],
     equal: TYPES,
     ordered: TYPES,
     grouped: &[Scalar::Text, Scalar::Int4],
+    grouped_by_key: &[Scalar::Float8, Scalar::Numeric],
     aggregates: &[
-        Aggregate { name: "count", of: &[] },
-        Aggregate { name: "sum", of: &[Scalar::Int4, Scalar::Float8] },
-        Aggregate { name: "avg", of: &[Scalar::Int4, Scalar::Float8] },
-        Aggregate { name: "min", of: TYPES },
-        Aggregate { name: "max", of: TYPES },
+        Aggregate { names: &["count"], of: &[] },
+        Aggregate { names: &["sum", "avg"], of: NUMBERS },
+        Aggregate { names: &["min", "max"], of: TYPES },
+        Aggregate { names: &["variance", "stddev_pop"], of: &[Scalar::Int4, Scalar::Numeric] },
+        Aggregate { names: &["bit_or"], of: &[Scalar::Int4] },
     ],
+    joins: true,
     limit: true,
     sort: true,
-    functions: &[],
-    casts: &[],
+    functions: &[
+        Function::new(&["*"], &[&[Scalar::Numeric], &[Scalar::Numeric]]),
+        Function::new(&["length"], &[&[Scalar::Text]]),
+    ],
+    casts: &[(Scalar::Int4, Scalar::Numeric)],
+    mixed: &[],
     cases: false,
     prunes: false,
 };
@@ -75,7 +85,11 @@ pub static PARTIAL: Capabilities = Capabilities {
     equal: &[Scalar::Int4],
     ordered: &[Scalar::Int4],
     grouped: &[Scalar::Int4],
-    aggregates: &[Aggregate { name: "count", of: &[] }, Aggregate { name: "max", of: &[Scalar::Int4] }],
+    grouped_by_key: &[],
+    aggregates: &[
+        Aggregate { names: &["count"], of: &[] },
+        Aggregate { names: &["max"], of: &[Scalar::Int4] },
+    ],
     limit: true,
     ..Capabilities::none(&OwnDialect, "Remote SQL")
 };
@@ -84,7 +98,8 @@ pub static PARTIAL: Capabilities = Capabilities {
 pub struct Node {
     pub name: &'static str,
     pub capabilities: &'static Capabilities,
-    /// `SELECT …` or `VALUES …`: g text, i int4, x float8.
+    /// `SELECT …` or `VALUES …`: g text, i int4, x float8. There is `n` as well, which is `i` with so many decimals as the
+    /// node's name has letters.
     pub rows: &'static str,
 }
 
@@ -138,7 +153,7 @@ impl Connector for Recorded {
     }
 }
 
-/// The multi-tenant table `m` over nodes, and what they were asked.
+/// The multi-tenant table `m` over nodes, tables of their own by their names, and what they were asked.
 pub struct Setting {
     state: SessionState,
     asked: Arc<Mutex<Vec<String>>>,
@@ -151,16 +166,18 @@ impl Setting {
         for node in nodes {
             children.push(child(node, pushdown, &asked).await);
         }
+        let of_nodes: Vec<_> =
+            children.iter().map(|child| (child.server.clone(), Arc::clone(&child.table))).collect();
         let columns = columns().into_iter().map(|column| (column.name, column.ty)).collect();
         let table = MultiTenantTable { name: "m".into(), columns, children };
-        let mut builder = session_state_builder();
-        for rule in pushdown::rules() {
-            builder = builder.with_physical_optimizer_rule(rule);
-        }
-        let mut state = builder.build();
-        state.config_mut().options_mut().extensions.insert(pushdown);
+        let rules = pushdown::rules(PhysicalOptimizer::new().rules);
+        let mut state = session_state_builder().with_physical_optimizer_rules(rules).build();
+        pushdown.configure(state.config_mut().options_mut());
         let context = SessionContext::new_with_state(state);
         context.register_table("m", table.provider().unwrap()).unwrap();
+        for (name, table) in of_nodes {
+            context.register_table(name, table).unwrap();
+        }
         Self { state: context.state(), asked }
     }
 
@@ -187,13 +204,21 @@ fn columns() -> Vec<ForeignColumn> {
         remote: name.into(),
         options: Options::default(),
     };
-    vec![column("g", Scalar::Text), column("i", Scalar::Int4), column("x", Scalar::Float8)]
+    vec![
+        column("g", Scalar::Text),
+        column("i", Scalar::Int4),
+        column("x", Scalar::Float8),
+        column("n", Scalar::Numeric),
+    ]
 }
 
 async fn child(node: &Node, pushdown: Pushdown, asked: &Arc<Mutex<Vec<String>>>) -> ChildTable {
     let context = SessionContext::new_with_state(session_state_builder().build());
-    let all =
-        format!("SELECT g::text AS g, i::int4 AS i, x::float8 AS x FROM ({}) AS r (g, i, x)", node.rows);
+    let all = format!(
+        "SELECT g::text AS g, i::int4 AS i, x::float8 AS x, round(i::numeric, {}) AS n FROM ({}) AS r (g, i, x)",
+        node.name.len(),
+        node.rows
+    );
     let batches = run(&context.state(), &all).await;
     let definition = TableDefinition {
         name: format!("m__{}__0", node.name),

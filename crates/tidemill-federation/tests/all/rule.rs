@@ -5,8 +5,6 @@ use tidemill_federation::pushdown::Pushdown;
 
 use crate::recorded::{ABLE, Node, PARTIAL, PLAIN, Setting};
 
-const OFF: Pushdown = Pushdown { filters: false, aggregates: false, eager_aggregates: false, top_k: false };
-
 fn nodes() -> [Node; 3] {
     [
         Node {
@@ -33,7 +31,9 @@ async fn check(sql: &str, rows: &[&str], asked: &[&str]) {
         Pushdown { filters: false, ..Pushdown::default() },
         Pushdown { aggregates: false, ..Pushdown::default() },
         Pushdown { top_k: false, ..Pushdown::default() },
-        OFF,
+        Pushdown { joins: false, ..Pushdown::default() },
+        Pushdown { dynamic_filters: false, ..Pushdown::default() },
+        Pushdown::NOTHING,
     ] {
         let without = Setting::new(&nodes(), off).await.query(sql).await;
         assert_eq!(without.0, rows, "{off:?}: {sql}");
@@ -162,6 +162,122 @@ async fn first_rows() {
             r#"part: SELECT "g" FROM m"#,
             r#"plain: SELECT "g" FROM m"#,
         ],
+    )
+    .await;
+}
+
+/// Numerics are grouped by their value, whatever their decimals, and what is folded of them has the decimals that it has in
+/// one place. A sum of integers has the form here that its state has.
+#[tokio::test]
+async fn states_of_numerics() {
+    check(
+        "SELECT i, sum(n)::text, avg(n)::text, count(n) FROM m WHERE n < 3 GROUP BY i, n ORDER BY i",
+        &["1|2.00000|1.00000000000000000000|2", "2|2.0000|2.0000000000000000|1"],
+        &[
+            r#"able: SELECT "i", "n", count("n"), coalesce(sum("n"), 0), count("n"), coalesce(sum("n"), 0), count("n") FROM m WHERE ("n" < '3'::numeric) GROUP BY 1, 2"#,
+            r#"part: SELECT "i", "n" FROM m"#,
+            r#"plain: SELECT "i", "n" FROM m"#,
+        ],
+    )
+    .await;
+    check(
+        "SELECT variance(i)::text, stddev_pop(n)::text, bit_or(i) FROM m WHERE n * n > 2 AND length(g) = 1",
+        &["4.6666666666666667|1.8708286933869707|7"],
+        &[
+            r#"able: SELECT count("i"), coalesce(sum(CAST("i" AS numeric)), 0), coalesce(sum(CAST("i" AS numeric) * CAST("i" AS numeric)), 0), count("n"), coalesce(sum("n"), 0), coalesce(sum("n" * "n"), 0), bit_or("i") FROM m WHERE (("n" * "n") > '2'::numeric) AND (length("g") = 1)"#,
+            r#"part: SELECT "g", "i", "n" FROM m"#,
+            r#"plain: SELECT "g", "i", "n" FROM m"#,
+        ],
+    )
+    .await;
+    check(
+        "SELECT x, count(*) FROM m WHERE g LIKE '_' GROUP BY x ORDER BY x LIMIT 2",
+        &["-1.5|1", "1.0|1"],
+        &[
+            r#"able: SELECT "x", count(*) FROM m WHERE ("g" LIKE '_'::text) GROUP BY 1"#,
+            r#"part: SELECT "g", "x" FROM m"#,
+            r#"plain: SELECT "g", "x" FROM m"#,
+        ],
+    )
+    .await;
+}
+
+/// Two tables of one server, which it joins. What is asked of a join is asked of it.
+#[tokio::test]
+async fn joins() {
+    check(
+        "SELECT a.g, b.x FROM able AS a JOIN able AS b ON a.i = b.i AND a.n <= b.n WHERE b.x > 5",
+        &["a|10.0"],
+        &[r#"able: SELECT l.c1, r.c2 FROM (SELECT "g", "i", "n" FROM m) AS l(c1, c2, c3) JOIN (SELECT "i", "x", "n" FROM m WHERE ("x" > '5'::double precision)) AS r(c1, c2, c3) ON (l.c2 = r.c1) AND (l.c3 <= r.c3)"#],
+    )
+    .await;
+    check(
+        "SELECT a.g, length(b.g) AS l FROM able AS a LEFT JOIN able AS b ON a.n = b.n ORDER BY a.g LIMIT 2",
+        &["a|1", "b|1"],
+        &[r#"able: SELECT l.c1, l.c2, r.c1, r.c2 FROM (SELECT "g", "n" FROM m) AS l(c1, c2) LEFT JOIN (SELECT "g", "n" FROM m) AS r(c1, c2) ON (l.c2 = r.c2) ORDER BY l.c1 ASC NULLS LAST LIMIT 2"#],
+    )
+    .await;
+    check(
+        "SELECT length(a.g) AS length, sum(b.n)::text FROM able AS a JOIN able AS b USING (i) GROUP BY length",
+        &["1|3.0000"],
+        &[r#"able: SELECT length(l.c1), count(r.c2), coalesce(sum(r.c2), 0) FROM (SELECT "g", "i" FROM m) AS l(c1, c2) JOIN (SELECT "i", "n" FROM m) AS r(c1, c2) ON (l.c2 = r.c1) GROUP BY 1"#],
+    )
+    .await;
+    check(
+        "SELECT i FROM able AS a WHERE EXISTS (SELECT FROM able AS b WHERE b.i = a.i) AND x NOT IN (1, 2)",
+        &["1"],
+        &[r#"able: SELECT l.c1 FROM (SELECT "i" FROM m WHERE ("x" <> '1'::double precision) AND ("x" <> '2'::double precision)) AS l(c1) WHERE (EXISTS (SELECT 1 FROM (SELECT "i" FROM m) AS r(c1) WHERE (l.c1 = r.c1)))"#],
+    )
+    .await;
+    check(
+        "SELECT g FROM able AS a WHERE NOT EXISTS (SELECT FROM able AS b WHERE b.i = a.i)",
+        &[""],
+        &[r#"able: SELECT l.c1 FROM (SELECT "g", "i" FROM m) AS l(c1, c2) WHERE (NOT EXISTS (SELECT 1 FROM (SELECT "i" FROM m) AS r(c1) WHERE (l.c2 = r.c1)))"#],
+    )
+    .await;
+    check(
+        "SELECT a.i, b.i AS other FROM able AS a FULL JOIN able AS b ON a.i = b.i AND a.g = b.g ORDER BY 1, 2",
+        &["1|1", "2|2", "|", "|"],
+        &[r#"able: SELECT l.c2, r.c2 FROM (SELECT "g", "i" FROM m) AS l(c1, c2) FULL JOIN (SELECT "g", "i" FROM m) AS r(c1, c2) ON (l.c2 = r.c2) AND (l.c1 = r.c1)"#],
+    )
+    .await;
+    check(
+        "SELECT p.i FROM plain AS p JOIN plain AS q ON p.i = q.i ORDER BY p.i",
+        &["1", "7"],
+        &[r#"plain: SELECT "i" FROM m"#, r#"plain: SELECT "i" FROM m"#],
+    )
+    .await;
+}
+
+/// The keys of the side that is hashed go to the servers of the other one.
+#[tokio::test]
+async fn dynamic_filters() {
+    check(
+        "SELECT m.g, m.i FROM plain AS p JOIN m ON p.i = m.i WHERE p.g = 'a' ORDER BY m.g",
+        &["a|1", "a|1"],
+        &[
+            r#"able: SELECT "g", "i" FROM m WHERE ("i" IN (1))"#,
+            r#"part: SELECT "g", "i" FROM m"#,
+            r#"plain: SELECT "g", "i" FROM m"#,
+            r#"plain: SELECT "g", "i" FROM m"#,
+        ],
+    )
+    .await;
+    check(
+        "SELECT g FROM m WHERE n IN (SELECT n FROM plain WHERE g < 'b') ORDER BY g",
+        &["a", "a"],
+        &[
+            r#"able: SELECT "g", "n" FROM m WHERE ("n" IN ('1'::numeric))"#,
+            r#"part: SELECT "g", "n" FROM m"#,
+            r#"plain: SELECT "g", "n" FROM m"#,
+            r#"plain: SELECT "g", "n" FROM m"#,
+        ],
+    )
+    .await;
+    check(
+        "SELECT p.g, sum(m.x) FROM plain AS p JOIN m ON p.i = m.i AND p.g = m.g GROUP BY p.g ORDER BY p.g",
+        &["a|15.0", "c|7.0"],
+        &[r#"able: SELECT "i", "g", coalesce(sum("x"), 0), count("x"), coalesce(sum("x") IN ('Infinity', '-Infinity'), false) FROM m WHERE ("i" >= 1) AND ("i" <= 7) AND ("g" >= 'a'::text) AND ("g" <= 'c'::text) GROUP BY 1, 2"#, r#"part: SELECT "g", "i", "x" FROM m"#, r#"plain: SELECT "g", "i" FROM m"#, r#"plain: SELECT "g", "i", "x" FROM m"#],
     )
     .await;
 }

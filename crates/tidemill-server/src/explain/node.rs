@@ -46,8 +46,7 @@ fn described(plan: &Arc<dyn ExecutionPlan>, views: Views<'_>) -> Option<Describe
         return Some(state_scan(state, views));
     }
     if let Some(scan) = plan.downcast_ref::<ForeignScanExec>() {
-        let remote = (scan.capabilities().label, scan.remote_sql().to_string());
-        return Some((format!("Foreign Scan on {}", quote_ident(scan.table())), vec![remote]));
+        return Some(foreign_scan(scan));
     }
     if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
         return Some(aggregation(aggregate));
@@ -83,6 +82,17 @@ fn described(plan: &Arc<dyn ExecutionPlan>, views: Views<'_>) -> Option<Describe
         };
         Some((title.to_string(), vec![]))
     })
+}
+
+fn foreign_scan(scan: &ForeignScanExec) -> Described {
+    let (title, relations) = match scan.select().joined {
+        Some(_) => ("Foreign Scan".to_string(), Some(("Relations", scan.table().to_string()))),
+        None => (format!("Foreign Scan on {}", quote_ident(scan.table())), None),
+    };
+    let remote = (scan.capabilities().label, scan.remote_sql().to_string());
+    let keys: Vec<_> = scan.dynamic_filters().iter().flat_map(|filter| filter.children()).map(text).collect();
+    let filter = (!keys.is_empty()).then(|| ("Dynamic Filter", keys.join(", ")));
+    (title, relations.into_iter().chain([remote]).chain(filter).collect())
 }
 
 fn state_scan(state: &StateExec, views: Views<'_>) -> Described {

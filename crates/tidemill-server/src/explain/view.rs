@@ -41,7 +41,7 @@ pub fn lines(catalog: &Catalog, view: &ContinuousView, verbose: bool) -> Result<
 /// What runs at a read.
 fn finish(view: &ContinuousView, verbose: bool, lines: &mut Vec<String>) {
     let options = ExplainOptions { verbose, costs: false, ..ExplainOptions::default() };
-    let explain = Explain { options, views: &|_| None, began: None };
+    let explain = Explain { options, views: &|_| None, began: None, nodes: None };
     lines.push("  Finish".into());
     lines.extend(explain.lines(&view.view.plan.finish).into_iter().map(|line| format!("    {line}")));
 }

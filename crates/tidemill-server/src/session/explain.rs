@@ -36,7 +36,7 @@ impl Session {
         let ready = query::ready(&self.server, state, plan, values, reads, limit).await?;
         let planned = started.elapsed();
         let physical = ready.physical.clone();
-        let (mut began, mut snapshots) = (None, None);
+        let (mut began, mut snapshots, mut nodes) = (None, None, None);
         let executing = Instant::now();
         if options.analyze {
             began = Some(chrono::Utc::now());
@@ -45,7 +45,7 @@ impl Session {
             while let Some(batch) = running.stream.next().await {
                 batch.map_err(plan_error)?;
             }
-            snapshots = running.snapshots;
+            (snapshots, nodes) = (running.snapshots, running.nodes);
         }
         let executed = executing.elapsed();
         let relations = self.server.catalog.relations();
@@ -60,7 +60,7 @@ impl Session {
                 _ => None,
             })
         };
-        let mut lines = Explain { options, views: &views, began }.lines(&physical);
+        let mut lines = Explain { options, views: &views, began, nodes }.lines(&physical);
         if options.summary.unwrap_or(options.analyze) {
             lines.push(format!("Planning Time: {:.3} ms", planned.as_secs_f64() * 1e3));
             if options.analyze {

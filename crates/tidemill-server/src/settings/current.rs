@@ -96,7 +96,11 @@ impl Current {
                 filters: value("enable_foreign_filters") == Value::Bool(true),
                 aggregates: value("enable_foreign_aggregates") == Value::Bool(true),
                 eager_aggregates: value("enable_foreign_eager_aggregates") == Value::Bool(true),
+                joins: value("enable_foreign_joins") == Value::Bool(true),
                 top_k: value("enable_foreign_top_k") == Value::Bool(true),
+                dynamic_filters: value("enable_foreign_dynamic_filters") == Value::Bool(true),
+                scan_connections: integer(&value("foreign_scan_connections")) as usize,
+                dynamic_filter_wait: timeout("foreign_dynamic_filter_wait").unwrap_or_default(),
             },
             dead_nodes: DeadNodes {
                 skip: text("on_dead_node") == "skip",

@@ -50,7 +50,14 @@ settings! {
         "enable_foreign_aggregates": Kind::Bool, "on", User, "Lets foreign servers fold rows into partial aggregates.";
         "enable_foreign_eager_aggregates": Kind::Bool, "on", User,
             "Lets foreign servers fold the rows of one side of a join before they are joined.";
+        "enable_foreign_joins": Kind::Bool, "on", User, "Lets foreign servers join tables that they have both.";
         "enable_foreign_top_k": Kind::Bool, "on", User, "Lets foreign servers find the first rows of an order.";
+        "enable_foreign_dynamic_filters": Kind::Bool, "on", User,
+            "Lets foreign servers leave out rows without a partner in a join with few rows.";
+        "foreign_scan_connections": integer(1, 16), "4", User,
+            "Sets how many connections to a foreign server read one large table, if all of it is wanted.";
+        "foreign_dynamic_filter_wait": quantity(0, 600_000, Unit::Milliseconds), "500ms", User,
+            "Sets how long a foreign server is not asked for the rows of a join, to know which have a partner.";
         "on_dead_node": Kind::Enum { values: &["error", "skip"], aliases: &[] }, "error", User,
             "Sets what a query of a multi-tenant table does about a node that is not there: it fails, or leaves it out with a warning.";
         "max_skipped_nodes": Kind::Real { min: 0.0, max: 1000.0 }, "1000", User,

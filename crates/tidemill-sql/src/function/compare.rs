@@ -8,7 +8,10 @@ use arrow::array::{
     make_comparator,
 };
 use arrow::compute::SortOptions;
-use arrow::datatypes::{DataType, Field, Float32Type, Float64Type, IntervalMonthDayNanoType};
+use arrow::datatypes::{
+    DataType, Field, Float32Type, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType,
+};
+use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::BinaryExpr;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -16,7 +19,7 @@ use datafusion::logical_expr::{
 
 use super::kernel::Bool;
 use super::{Call, Param, Registry, Returns};
-use crate::calendar::interval_order_key;
+use crate::calendar::{DAY_US, interval_order_key};
 use crate::error::{Result, SqlError};
 use crate::numeric::Numeric;
 use crate::types::{Scalar, Type};
@@ -109,7 +112,7 @@ impl Key {
     }
 
     pub fn call(value: Expr) -> Expr {
-        ScalarUDF::new_from_impl(Key::new()).call(vec![value])
+        key_function().call(vec![value])
     }
 
     /// Whether an expression is such a key already.
@@ -122,12 +125,33 @@ impl Key {
     }
 }
 
-/// The value that a call of [`Key`] makes the key of.
-pub fn keyed_value(expr: &Expr) -> Option<&Expr> {
-    match expr {
-        Expr::ScalarFunction(function) if Key::is_call(expr) => function.args.first(),
-        _ => None,
+/// What makes the key of a value, whatever its type.
+pub fn key_function() -> ScalarUDF {
+    ScalarUDF::new_from_impl(Key::new())
+}
+
+/// A value of a type that has this key; `None` if none is known.
+pub fn value_of_key(key: &ScalarValue, ty: Type) -> Option<ScalarValue> {
+    if key.is_null() {
+        return ScalarValue::try_from(&ty.arrow()).ok();
     }
+    match (ty.scalar, key) {
+        _ if ty.array => None,
+        (Scalar::Numeric, ScalarValue::LargeBinary(Some(key))) => {
+            Numeric::from_key(key).ok().map(|value| ScalarValue::LargeBinary(Some(value.to_bytes())))
+        }
+        (Scalar::Interval, ScalarValue::Decimal128(Some(us), ..)) => {
+            let (days, us) = (us / i128::from(DAY_US), us % i128::from(DAY_US));
+            let nanoseconds = i64::try_from(us * 1_000).ok()?;
+            let value = IntervalMonthDayNano::new(0, i32::try_from(days).ok()?, nanoseconds);
+            Some(ScalarValue::IntervalMonthDayNano(Some(value)))
+        }
+        (_, key) => (key.data_type() == ty.arrow() && !is_json(ty)).then(|| key.clone()),
+    }
+}
+
+fn is_json(ty: Type) -> bool {
+    matches!(ty.scalar, Scalar::Json | Scalar::Jsonb)
 }
 
 impl ScalarUDFImpl for Key {
@@ -195,4 +219,36 @@ pub fn key(array: &ArrayRef) -> Result<ArrayRef> {
         .map_err(|e| SqlError::internal(e.to_string()))?;
     intervals.iter().for_each(|value| out.append_option(value.map(interval_order_key)));
     Ok(Arc::new(out.finish()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_tells_a_value() {
+        let numeric = |text: &str| ScalarValue::LargeBinary(Some(Numeric::parse(text).unwrap().to_bytes()));
+        let interval = |months, days, us: i64| Some(IntervalMonthDayNano::new(months, days, us * 1_000));
+        let check = |scalar, value: ScalarValue, wanted: ScalarValue| {
+            let key = ScalarValue::try_from_array(&key(&value.to_array().unwrap()).unwrap(), 0).unwrap();
+            assert_eq!(value_of_key(&key, Type::new(scalar)), Some(wanted));
+        };
+        for (text, plain) in [
+            ("1.500", "1.5"),
+            ("0.00", "0"),
+            ("-1234567890123456789012345678901234567890.120", "-1234567890123456789012345678901234567890.12"),
+            ("100", "100"),
+            ("1e40", "1e40"),
+            ("1e-40", "1e-40"),
+            ("NaN", "NaN"),
+            ("-Infinity", "-Infinity"),
+        ] {
+            check(Scalar::Numeric, numeric(text), numeric(plain));
+        }
+        let of = ScalarValue::IntervalMonthDayNano;
+        check(Scalar::Interval, of(interval(1, -1, 5)), of(interval(0, 29, 5)));
+        check(Scalar::Interval, of(interval(0, 0, -90_000_000_000)), of(interval(0, -1, -3_600_000_000)));
+        check(Scalar::Float8, ScalarValue::Float64(Some(-0.0)), ScalarValue::Float64(Some(0.0)));
+        check(Scalar::Interval, of(None), of(None));
+    }
 }

@@ -61,6 +61,12 @@ impl Numeric {
         &bytes[..bytes.len().saturating_sub(SCALE_LEN)]
     }
 
+    /// The number of a [`key`](Self::key), with as many decimals as it needs.
+    pub fn from_key(key: &[u8]) -> Result<Self> {
+        let with_scale = |scale: i32| [key, &(scale as u16).to_be_bytes()].concat();
+        Self::decode(&with_scale(0)).or_else(|_| Ok(Self::decode(&with_scale(SCALE_MAX))?.trim_scale()))
+    }
+
     /// Reads an encoding. Anything that `encode` does not write is an error.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         decode(bytes).ok_or_else(|| SqlError::new(SqlState::DATA_CORRUPTED, "invalid stored numeric value"))

@@ -27,6 +27,7 @@ use datafusion::error::Result;
 use datafusion::functions_aggregate::expr_fn::{bool_or, count};
 use datafusion::logical_expr::expr::{AggregateFunction, InSubquery};
 use datafusion::logical_expr::logical_plan::Subquery;
+use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
     Distinct, Expr, Filter, Join, LogicalPlan, LogicalPlanBuilder, Projection, Sort, SortExpr, lit, when,
 };
@@ -92,8 +93,16 @@ impl Names {
         }
         let columns: Vec<Expr> = filter.input.schema().columns().into_iter().map(Expr::Column).collect();
         let mut input = Arc::unwrap_or_clone(filter.input);
-        let predicate = self.replace(filter.predicate, &mut input, false)?;
-        let plan = LogicalPlanBuilder::from(input).filter(predicate)?.project(columns)?.build()?;
+        // What asks no subquery is asked first: fewer rows have one, and a condition stays with the tables that it joins.
+        let waits = |part: &Expr| has_subquery(part) || part.is_volatile();
+        let (later, first): (Vec<_>, Vec<_>) =
+            split_conjunction_owned(filter.predicate).into_iter().partition(waits);
+        if let Some(first) = conjunction(first) {
+            input = LogicalPlanBuilder::from(input).filter(first)?.build()?;
+        }
+        let later = later.into_iter().map(|part| self.replace(part, &mut input, false));
+        let later = conjunction(later.collect::<Result<Vec<_>>>()?).unwrap_or_else(|| lit(true));
+        let plan = LogicalPlanBuilder::from(input).filter(later)?.project(columns)?.build()?;
         Ok(Transformed::yes(plan))
     }
 

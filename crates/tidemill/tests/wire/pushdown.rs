@@ -16,7 +16,7 @@ struct Setting {
     _dir: tempfile::TempDir,
 }
 
-const HIST: &str = "eid text, site int, at timestamp, v float8, n int";
+const HIST: &str = "eid text, site int, at timestamp, v float8, n int, cost numeric(20, 4), free numeric, b bigint, d interval, day date";
 
 async fn start() -> Option<Setting> {
     let node = Postgres::start()?;
@@ -31,13 +31,19 @@ async fn start() -> Option<Setting> {
         let there = format!(
             "CREATE SCHEMA n{i}; CREATE TABLE n{i}.hist ({HIST});
              INSERT INTO n{i}.hist SELECT 'sensor ' || x % 40, x % 3, timestamp '2020-01-01' + x * interval '7 minutes',
-                 CASE WHEN x % 11 <> 0 THEN x * 0.25 END, x % 17 FROM generate_series({i}, 3000, 3) AS x"
+                 CASE WHEN x % 11 <> 0 THEN x * 0.25 END, x % 17, CASE WHEN x % 13 <> 0 THEN (x % 97) / 8.0 END,
+                 CASE x WHEN 2000 THEN 'NaN' ELSE round((x % 23) / 4.0, x % 4) END, x * 3000000000000000,
+                 (x % 5) * interval '10 days' - (x % 3) * interval '1 hour', date '2020-01-01' + x % 9
+             FROM generate_series({i}, 3000, 3) AS x"
         );
         remote.batch_execute(&there).await.unwrap();
         whole.push(format!("SELECT *, '/n{i}/' AS __spd_url FROM n{i}.hist"));
     }
     let rest = format!(
         "CREATE SCHEMA n4; CREATE SCHEMA whole; CREATE VIEW whole.hist AS {};
+         CREATE TABLE n4.place (name text, town text, height numeric(8, 2));
+         INSERT INTO n4.place VALUES ('name 1', 'Aalen', 429.5), ('name 2', 'Bonn', 60), ('name 3', 'Bonn', 60.00), ('nowhere', NULL, NULL);
+         CREATE VIEW whole.place AS SELECT * FROM n4.place;
          CREATE TABLE n4.signal AS SELECT 'sensor ' || x AS eid, 'name ' || x % 7 AS name, x % 2 = 0 AS ok FROM generate_series(0, 50) AS x;
          INSERT INTO n4.signal SELECT 'sensor 3', 'twice', true;
          CREATE VIEW whole.signal AS SELECT * FROM n4.signal",
@@ -54,7 +60,8 @@ async fn start() -> Option<Setting> {
     }
     let here = format!(
         "CREATE MULTI TENANT TABLE hist ({HIST}) CHILDREN (n1.n1.hist, n2.n2.hist, n3.n3.hist);
-         CREATE FOREIGN TABLE signal (eid text, name text, ok bool) SERVER n4 OPTIONS (schema_name 'n4')"
+         CREATE FOREIGN TABLE signal (eid text, name text, ok bool) SERVER n4 OPTIONS (schema_name 'n4');
+         CREATE FOREIGN TABLE place (name text, town text, height numeric(8, 2)) SERVER n4 OPTIONS (schema_name 'n4')"
     );
     client.batch_execute(&here).await.unwrap();
     remote.batch_execute("SET search_path = whole; SET timezone = 'UTC'").await.unwrap();
@@ -68,8 +75,10 @@ async fn same(setting: &Setting, query: &str) {
     for off in [
         "enable_hashjoin",
         "enable_foreign_aggregates",
+        "enable_foreign_dynamic_filters",
         "enable_foreign_eager_aggregates",
         "enable_foreign_filters",
+        "enable_foreign_joins",
         "enable_foreign_top_k",
     ] {
         setting.client.batch_execute(&format!("SET {off} = off")).await.unwrap();
@@ -140,6 +149,133 @@ async fn groups_of_expressions_are_folded_on_the_servers() {
 }
 
 #[tokio::test]
+async fn numerics_are_compared_and_folded_on_the_servers() {
+    let Some(setting) = start().await else { return };
+    for (query, sql) in [
+        (
+            "SELECT site, sum(cost), avg(cost), min(cost), max(cost) FROM hist WHERE cost BETWEEN 0.5 AND 7.25 GROUP BY site ORDER BY site",
+            r#"SELECT "site", count("cost"), coalesce(sum("cost"), 0), count("cost"), coalesce(sum("cost"), 0), min("cost"), max("cost") FROM "n1"."hist" WHERE ("cost" >= '0.5'::numeric) AND ("cost" <= '7.25'::numeric) GROUP BY 1"#,
+        ),
+        (
+            "SELECT sum(b), avg(b), variance(b), stddev_pop(n), stddev(cost) FROM hist WHERE site <> 1",
+            r#"SELECT coalesce(sum("b"), 0), count("b"), coalesce(sum("b"), 0), count("b"), count("b"), coalesce(sum(CAST("b" AS numeric)), 0), coalesce(sum(CAST("b" AS numeric) * CAST("b" AS numeric)), 0), count("n"), coalesce(sum(CAST("n" AS numeric)), 0), coalesce(sum(CAST("n" AS numeric) * CAST("n" AS numeric)), 0), count("cost"), coalesce(sum("cost"), 0), coalesce(sum("cost" * "cost"), 0) FROM "n1"."hist" WHERE ("site" <> 1)"#,
+        ),
+        (
+            "SELECT trim_scale(free), count(*), sum(free) FROM hist GROUP BY free ORDER BY free DESC",
+            r#"SELECT "free", count(*), count("free"), coalesce(sum("free"), 0), "free" FROM "n1"."hist" GROUP BY 1"#,
+        ),
+        (
+            "SELECT sum(free), avg(free), max(free), stddev(free) FROM hist WHERE free <> 'NaN' OR site = 2",
+            r#"SELECT count("free"), coalesce(sum("free"), 0), count("free"), coalesce(sum("free"), 0), max("free"), count("free"), coalesce(sum("free"), 0), coalesce(sum("free" * "free"), 0) FROM "n1"."hist" WHERE (("free" <> 'NaN'::numeric) OR ("site" = 2))"#,
+        ),
+        (
+            "SELECT sum(free), avg(free), count(DISTINCT free) FROM hist WHERE free < 1e3",
+            r#"SELECT "free" FROM "n1"."hist" WHERE ("free" < '1000'::numeric)"#,
+        ),
+        (
+            "SELECT v, count(*) FROM hist WHERE v < 2 GROUP BY v ORDER BY v",
+            r#"SELECT "v", count(*) FROM "n1"."hist" WHERE ("v" < '2'::double precision) GROUP BY 1"#,
+        ),
+        (
+            "SELECT d, count(*), max(n) FROM hist WHERE d > interval '9 days 23 hours' GROUP BY d ORDER BY d",
+            r#"SELECT "d", count(*), max("n"), "d" FROM "n1"."hist" WHERE ("d" > '9 days 23:00:00'::interval) GROUP BY 1"#,
+        ),
+        (
+            "SELECT min(d), max(d), bool_and(n > 3), bit_or(n), bit_xor(b) FROM hist WHERE eid LIKE 'sensor 1_'",
+            r#"SELECT min("d"), max("d"), bool_and(("n" > 3)), bit_or("n"), bit_xor("b") FROM "n1"."hist" WHERE ("eid" LIKE 'sensor 1_'::text)"#,
+        ),
+        (
+            "SELECT sum(cost * (1 - free) / 3) FROM hist WHERE free IN (0.25, 0.5, 0.750) AND extract(hour FROM at) = 3",
+            r#"SELECT count((("cost" * ('1'::numeric - "free")) / '3'::numeric)), coalesce(sum((("cost" * ('1'::numeric - "free")) / '3'::numeric)), 0) FROM "n1"."hist" WHERE ((("free" = '0.25'::numeric) OR ("free" = '0.5'::numeric)) OR ("free" = '0.75'::numeric)) AND (extract('hour' FROM "at") = '3'::numeric)"#,
+        ),
+        (
+            "SELECT extract(month FROM at) AS month, sum(n) FROM hist GROUP BY month ORDER BY month",
+            r#"SELECT extract('month' FROM "at"), sum("n"), false, extract('month' FROM "at") FROM "n1"."hist" GROUP BY 1"#,
+        ),
+        (
+            "SELECT eid, free FROM hist WHERE free IS DISTINCT FROM 1.50 ORDER BY free DESC, at LIMIT 3",
+            r#"SELECT "eid", "at", "free" FROM "n1"."hist" WHERE ("free" IS DISTINCT FROM '1.5'::numeric) ORDER BY "free" DESC NULLS FIRST, "at" ASC NULLS LAST LIMIT 3"#,
+        ),
+        (
+            "SELECT count(*) FROM hist WHERE substring(eid FROM 8 FOR 1) IN ('1', '2') AND at::date + 3 > date '2020-01-05'",
+            r#"SELECT count(*) FROM "n1"."hist" WHERE (substring("eid", 8, 1) IN ('1'::text, '2'::text)) AND ((("at")::date + 3) > '2020-01-05'::date)"#,
+        ),
+        (
+            "SELECT sum(free), avg(b), stddev(n), variance(cost), min(free), bit_and(n) FROM hist WHERE n > 100",
+            r#"SELECT count("free"), coalesce(sum("free"), 0), coalesce(sum("b"), 0), count("b"), count("n"), coalesce(sum(CAST("n" AS numeric)), 0), coalesce(sum(CAST("n" AS numeric) * CAST("n" AS numeric)), 0), count("cost"), coalesce(sum("cost"), 0), coalesce(sum("cost" * "cost"), 0), min("free"), bit_and("n") FROM "n1"."hist" WHERE ("n" > 100)"#,
+        ),
+        // How floats are summed is not told.
+        ("SELECT round(stddev(v)::numeric, 6) FROM hist", r#"SELECT "v" FROM "n1"."hist""#),
+    ] {
+        same(&setting, query).await;
+        assert_eq!(asked(&setting, query).await, [sql], "{query}");
+    }
+}
+
+#[tokio::test]
+async fn tables_of_one_server_are_joined_there() {
+    let Some(setting) = start().await else { return };
+    for (query, sql) in [
+        (
+            "SELECT eid, town FROM signal JOIN place USING (name) WHERE ok AND town > 'B' ORDER BY eid",
+            r#"SELECT l.c1, r.c2 FROM (SELECT "eid", "name" FROM "n4"."signal" WHERE "ok") AS l(c1, c2) JOIN (SELECT "name", "town" FROM "n4"."place" WHERE ("town" > 'B'::text COLLATE "C")) AS r(c1, c2) ON (l.c2 = r.c1)"#,
+        ),
+        (
+            "SELECT s.eid, upper(town) FROM signal s LEFT JOIN place p ON s.name = p.name AND p.height < 100 ORDER BY 1, 2",
+            r#"SELECT l.c1, l.c2, r.c1, r.c2 FROM (SELECT "eid", "name" FROM "n4"."signal") AS l(c1, c2) LEFT JOIN (SELECT "name", "town" FROM "n4"."place" WHERE ("height" < '100'::numeric)) AS r(c1, c2) ON (l.c2 = r.c1)"#,
+        ),
+        (
+            "SELECT coalesce(s.name, p.name), count(*), sum(height) FROM signal s FULL JOIN place p ON s.name = p.name GROUP BY 1 ORDER BY 1",
+            r#"SELECT (CASE WHEN (l.c1 IS NOT NULL) THEN l.c1 ELSE r.c1 END), count(*), count(r.c2), coalesce(sum(r.c2), 0) FROM (SELECT "name" FROM "n4"."signal") AS l(c1) FULL JOIN (SELECT "name", "height" FROM "n4"."place") AS r(c1, c2) ON (l.c1 = r.c1) GROUP BY 1"#,
+        ),
+        (
+            "SELECT town, count(*), max(eid) FROM place RIGHT JOIN signal USING (name) GROUP BY town ORDER BY town",
+            r#"SELECT l.c2, count(*), max(r.c1 COLLATE "C") FROM (SELECT "name", "town" FROM "n4"."place") AS l(c1, c2) RIGHT JOIN (SELECT "eid", "name" FROM "n4"."signal") AS r(c1, c2) ON (l.c1 = r.c2) GROUP BY 1"#,
+        ),
+        (
+            "SELECT eid FROM signal WHERE name IN (SELECT name FROM place WHERE town = 'Bonn') ORDER BY eid",
+            r#"SELECT l.c1 FROM (SELECT "eid", "name" FROM "n4"."signal") AS l(c1, c2) WHERE (EXISTS (SELECT 1 FROM (SELECT "name" FROM "n4"."place" WHERE ("town" = 'Bonn'::text)) AS r(c1) WHERE (l.c2 = r.c1)))"#,
+        ),
+        (
+            "SELECT count(*) FROM signal s WHERE NOT EXISTS (SELECT FROM place p WHERE p.name = s.name)",
+            r#"SELECT count(*) FROM (SELECT "name" FROM "n4"."signal") AS l(c1) WHERE (NOT EXISTS (SELECT 1 FROM (SELECT "name" FROM "n4"."place") AS r(c1) WHERE (l.c1 = r.c1)))"#,
+        ),
+        (
+            "SELECT a.name, b.name FROM place a JOIN place b ON a.height = b.height AND a.name < b.name",
+            r#"SELECT l.c1, r.c1 FROM (SELECT "name", "height" FROM "n4"."place") AS l(c1, c2) JOIN (SELECT "name", "height" FROM "n4"."place") AS r(c1, c2) ON (l.c2 = r.c2) AND (l.c1 < r.c1 COLLATE "C")"#,
+        ),
+        (
+            "SELECT town, eid FROM signal JOIN place USING (name) ORDER BY eid DESC, town LIMIT 3",
+            r#"SELECT r.c2, l.c1 FROM (SELECT "eid", "name" FROM "n4"."signal") AS l(c1, c2) JOIN (SELECT "name", "town" FROM "n4"."place") AS r(c1, c2) ON (l.c2 = r.c1) ORDER BY l.c1 COLLATE "C" DESC NULLS FIRST, r.c2 COLLATE "C" ASC NULLS LAST LIMIT 3"#,
+        ),
+        (
+            "SELECT count(*) FROM (SELECT eid FROM signal JOIN place USING (name) LIMIT 4) AS part",
+            r#"SELECT  FROM (SELECT "name" FROM "n4"."signal") AS l(c1) JOIN (SELECT "name" FROM "n4"."place") AS r(c1) ON (l.c1 = r.c1) LIMIT 4"#,
+        ),
+        (
+            "SELECT p.town, s.eid FROM signal s JOIN place p USING (name) JOIN signal t ON t.eid = s.eid AND t.ok WHERE p.height > 100 ORDER BY 2, 1",
+            r#"SELECT l.c4, l.c1 FROM (SELECT l.c1, l.c2, r.c1, r.c2 FROM (SELECT "eid", "name" FROM "n4"."signal") AS l(c1, c2) JOIN (SELECT "name", "town" FROM "n4"."place" WHERE ("height" > '100'::numeric)) AS r(c1, c2) ON (l.c2 = r.c1)) AS l(c1, c2, c3, c4) JOIN (SELECT "eid" FROM "n4"."signal" WHERE "ok") AS r(c1) ON (l.c1 = r.c1)"#,
+        ),
+        (
+            "SELECT count(*), sum(height) FROM signal JOIN place USING (name) WHERE ok OR town = 'Bonn'",
+            r#"SELECT count(*), count(r.c3), coalesce(sum(r.c3), 0) FROM (SELECT "name", "ok" FROM "n4"."signal") AS l(c1, c2) JOIN (SELECT "name", "town", "height" FROM "n4"."place") AS r(c1, c2, c3) ON (l.c1 = r.c1) AND (l.c2 OR (r.c2 = 'Bonn'::text))"#,
+        ),
+    ] {
+        same(&setting, query).await;
+        assert_eq!(asked(&setting, query).await, [sql], "{query}");
+    }
+    for query in [
+        // What a row that is not there would have is made here.
+        "SELECT s.eid, p.h FROM signal s LEFT JOIN (SELECT name, coalesce(town, '?') AS h FROM place) p ON s.name = p.name ORDER BY 1, 2 LIMIT 9",
+        "SELECT name FROM place WHERE height NOT IN (SELECT height FROM place WHERE town IS NOT NULL)",
+        "SELECT town, avg(v) FROM hist JOIN signal USING (eid) JOIN place USING (name) GROUP BY town ORDER BY town",
+        "SELECT count(*) FROM signal a JOIN signal b USING (eid) JOIN hist USING (eid)",
+    ] {
+        same(&setting, query).await;
+    }
+}
+
+#[tokio::test]
 async fn rows_are_folded_before_they_are_joined() {
     let Some(setting) = start().await else { return };
     let signal = r#"SELECT "eid", "name" FROM "n4"."signal""#;
@@ -188,6 +324,20 @@ async fn rows_are_folded_before_they_are_joined() {
             vec![],
         ),
         ("SELECT count(*) FROM hist WHERE eid IN (SELECT eid FROM signal WHERE ok)", vec![]),
+        // What is cast to be compared here is compared as it is there.
+        (
+            "SELECT sum(n) FROM hist WHERE day < date '2020-01-03' + interval '1 day' AND timestamp '2020-01-02' <= day",
+            vec![],
+        ),
+        (
+            "SELECT max(at) FROM hist WHERE n = 3000000000 OR n IN (1::bigint, 2, 3, 4) OR n::bigint = b",
+            vec![],
+        ),
+        // A limit counts what is joined.
+        (
+            "SELECT count(*) FROM (SELECT h.eid FROM hist h JOIN signal s ON s.eid = h.eid LIMIT 4) AS part",
+            vec![],
+        ),
     ] {
         same(&setting, query).await;
         if !sql.is_empty() {
@@ -219,4 +369,60 @@ async fn changes_of_expressions_are_left_to_the_servers() {
         client.batch_execute(statement).await.unwrap();
         assert_eq!(rows(client, check).await, wanted, "{statement}");
     }
+}
+
+/// What the nodes of `hist` were asked in the last query.
+async fn asked_in_the_end(setting: &Setting) -> String {
+    let asked = "SELECT DISTINCT replace(replace(remote_sql, '\"n2\"', '\"n1\"'), '\"n3\"', '\"n1\"')
+                 FROM tidemill.last_query_nodes WHERE node LIKE '/n_/' AND remote_sql LIKE '%hist%'";
+    let asked = rows(&setting.client, asked).await;
+    assert_eq!(asked.len(), 1, "{asked:?}");
+    asked[0][0].clone()
+}
+
+#[tokio::test]
+async fn keys_of_one_side_go_to_the_servers_of_the_other() {
+    let Some(setting) = start().await else { return };
+    setting.client.batch_execute("SET foreign_dynamic_filter_wait = '60s'").await.unwrap();
+    setting.client.batch_execute("CREATE TABLE wanted (eid text, free numeric)").await.unwrap();
+    let fill = "INSERT INTO wanted VALUES ('sensor 3', 1.5), ('sensor 4', 2.250), ('none', NULL)";
+    setting.client.batch_execute(fill).await.unwrap();
+    setting
+        .remote
+        .batch_execute(&format!("CREATE TABLE whole.wanted (eid text, free numeric); {fill}"))
+        .await
+        .unwrap();
+    for (query, sql) in [
+        (
+            "SELECT h.eid, n FROM wanted w JOIN hist h ON w.eid = h.eid WHERE w.free > 2 ORDER BY h.at LIMIT 5",
+            r#"SELECT "eid", "at", "n" FROM "n1"."hist" WHERE ("eid" IN ('sensor 4'::text))"#,
+        ),
+        (
+            "SELECT count(*), sum(n) FROM hist WHERE free IN (SELECT free FROM wanted)",
+            r#"SELECT "n", "free" FROM "n1"."hist" WHERE ("free" IN ('1.5'::numeric, '2.25'::numeric, NULL::numeric))"#,
+        ),
+        (
+            "SELECT w.free, avg(v) FROM wanted w JOIN hist h USING (eid) GROUP BY w.free ORDER BY w.free",
+            r#"SELECT "eid", "v" FROM "n1"."hist" WHERE ("eid" IN ('sensor 3'::text, 'sensor 4'::text, 'none'::text))"#,
+        ),
+        (
+            "SELECT count(*) FROM (SELECT 'sensor ' || x AS eid FROM generate_series(1, 12) AS x) s JOIN hist USING (eid)",
+            r#"SELECT "eid", count(*) FROM "n1"."hist" WHERE ("eid" = ANY ('{"sensor 1","sensor 2","sensor 3","sensor 4","sensor 5","sensor 6","sensor 7","sensor 8","sensor 9","sensor 10","sensor 11","sensor 12"}'::text[])) GROUP BY 1"#,
+        ),
+        (
+            "SELECT sum(h.n) FROM (SELECT x * 0.25 AS v FROM generate_series(8, 3000) AS x) s JOIN hist h ON s.v = h.free",
+            r#"SELECT "free", sum("n"), false FROM "n1"."hist" WHERE ("free" >= '2'::numeric) AND ("free" <= '750'::numeric) GROUP BY 1"#,
+        ),
+    ] {
+        let wanted = rows(&setting.remote, query).await;
+        assert_eq!(rows(&setting.client, query).await, wanted, "{query}");
+        assert_eq!(asked_in_the_end(&setting).await, sql, "{query}");
+        same(&setting, query).await;
+    }
+    // Nobody waits for what takes long.
+    setting.client.batch_execute("SET foreign_dynamic_filter_wait = 0").await.unwrap();
+    let query =
+        "SELECT count(*) FROM hist WHERE eid IN (SELECT eid FROM wanted WHERE pg_sleep(0.2) IS NOT NULL)";
+    assert_eq!(rows(&setting.client, query).await, [["150"]], "{query}");
+    assert_eq!(asked_in_the_end(&setting).await, r#"SELECT "eid" FROM "n1"."hist""#);
 }

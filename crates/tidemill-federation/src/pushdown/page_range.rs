@@ -1,0 +1,76 @@
+//! Large tables are read by several connections, each a range of its pages, on one snapshot.
+//!
+//! ```text
+//! ForeignScan: SELECT v FROM hist  =>  CoalescePartitions
+//!                                        Union
+//!                                          ForeignScan: SELECT v FROM hist WHERE ctid < '(9000,0)'
+//!                                          ForeignScan: SELECT v FROM hist WHERE ctid >= '(9000,0)'
+//! ```
+//!
+//! Only where all rows are wanted: a condition may have an index, and what is folded or sorted there are few rows.
+
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::error::Result;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::union::UnionExec;
+
+use super::Pushdown;
+use crate::scan::ForeignScanExec;
+use crate::select::RemoteSelect;
+
+/// Pages for which a connection is worth while.
+const PAGES_MIN: u64 = 1024;
+
+#[derive(Debug)]
+pub struct PageRanges;
+
+impl PhysicalOptimizerRule for PageRanges {
+    fn name(&self) -> &str {
+        "foreign_page_ranges"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        options: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let connections = Pushdown::of(options).scan_connections as u64;
+        plan.transform_up(|plan| {
+            let ranges = plan.downcast_ref::<ForeignScanExec>().and_then(|scan| ranges(scan, connections));
+            Ok(match ranges {
+                Some(ranges) => {
+                    Transformed::yes(Arc::new(CoalescePartitionsExec::new(UnionExec::try_new(ranges)?)) as _)
+                }
+                None => Transformed::no(plan),
+            })
+        })
+        .data()
+    }
+}
+
+/// The scans of the ranges; `None` if one is enough.
+fn ranges(scan: &ForeignScanExec, connections: u64) -> Option<Vec<Arc<dyn ExecutionPlan>>> {
+    let select = scan.select();
+    let reads_all = select.is_of_rows() && select.conditions.is_empty() && scan.dynamic_filters().is_empty();
+    let size = select.size.filter(|_| reads_all && select.joined.is_none())?;
+    let count = connections.min(size.pages / PAGES_MIN);
+    if count < 2 {
+        return None;
+    }
+    let bound = |i: u64| (0 < i && i < count).then(|| size.pages * i / count);
+    let scans = (0..count).map(|i| {
+        let range = scan.capabilities().dialect.page_range(bound(i), bound(i + 1))?;
+        let select = RemoteSelect { conditions: vec![range], ..select.clone() };
+        Some(Arc::new(scan.with_select(select, scan.schema())) as Arc<dyn ExecutionPlan>)
+    });
+    scans.collect()
+}
