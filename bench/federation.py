@@ -28,7 +28,7 @@ class Limit:
     and_ms: float = 0.0
 
     def __str__(self):
-        parts = [f"{self.times:g} times" if self.times != 1 else "", f"{self.and_ms:g} ms more than" if self.and_ms else ""]
+        parts = [f"{self.times:.3g} times" if self.times != 1 else "", f"{self.and_ms:g} ms more than" if self.and_ms else ""]
         return f"at most {' and '.join(part for part in parts if part) or 'as long as'} {self.of}"
 
     def ms(self, medians):
@@ -224,15 +224,16 @@ class Federation:
         timed = lambda sql: [_timed(connection, sql) for _ in range(bench.repeats)]
         three = ", ".join(f"'/node{i}/'" for i in range(NODES - 1))
         samples = {"three nodes": timed(f"SELECT sum(v) FROM hist IN ({three})")}
-        stopped = lambda: connection.query(f"SELECT state FROM tidemill.nodes WHERE server = 'node{NODES - 1}'") == [["down"]]
+        state = f"SELECT state FROM tidemill.nodes WHERE server = 'node{NODES - 1}'"
+        is_down = lambda: connection.query(state) == [["down"]]
         last = nodes[-1]
         last.signal(signal.SIGSTOP)
         samples["… and one that hangs, not noticed yet"] = [_timed(connection, "SELECT sum(v) FROM hist")]
-        until(stopped)
+        until(is_down)
         samples["… and one that hangs"] = timed("SELECT sum(v) FROM hist")
         last.signal(signal.SIGCONT)
         last.stop()
-        until(stopped)
+        until(is_down)
         samples["… and one that is stopped"] = timed("SELECT sum(v) FROM hist")
         return samples
 

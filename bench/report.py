@@ -91,8 +91,9 @@ def federation(case, taken, moved, dead):
     for name, values in dead.items():
         median = statistics.median(values)
         lines.append(f"sum over {name:37}{median:>14.1f}")
-        healthy = median if healthy is None else healthy
-        if "not noticed" not in name:
+        if healthy is None:
+            healthy = median
+        elif "not noticed" not in name:
             goals.append(_goal(f"sum over {name}: at most 50 ms more", f"{median - healthy:.1f}", median <= healthy + 50))
     lines += [f"  {_verdict(goal)} {goal['goal']}: {goal['reached']}" for goal in goals]
     samples = {"samples": taken, "rows_moved": rows, "dead_node": dead}

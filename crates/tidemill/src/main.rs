@@ -37,7 +37,7 @@ enum Command {
     /// go on serving.
     Demo(demo::Demo),
     /// Measure a database, this one or another: suites, pgbench scripts, rates and limits, comparisons.
-    Bench(tidemill_bench::Arguments),
+    Bench(Box<tidemill_bench::Arguments>),
     /// Print a configuration file with every setting, its meaning and its default.
     Config,
 }
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
             start_log("info");
             runtime().and_then(|r| r.block_on(demo::run(demo)))
         }
-        Command::Bench(bench) => return tidemill_bench::main(bench),
+        Command::Bench(bench) => return tidemill_bench::main(*bench),
         Command::Config => print(DEFAULT_FILE),
     };
     match done {

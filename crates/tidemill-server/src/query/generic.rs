@@ -61,8 +61,11 @@ impl PreparedQuery {
 
     /// Makes the generic plan, if there can be one.
     pub async fn make_plan(&self, state: &SessionState) {
-        // What it fails with, planning with the values tells better.
-        let generic = self.generic_plan(state).await.unwrap_or_default();
+        let generic = self.generic_plan(state).await.unwrap_or_else(|error| {
+            // The statement goes on: a plan with the values works, or tells the client what is wrong.
+            tracing::debug!(%error, "no generic plan");
+            None
+        });
         self.generic.get_or_init(|| generic);
     }
 

@@ -48,7 +48,7 @@ impl std::fmt::Debug for Prepared {
 pub(super) enum Body {
     Empty,
     Insert(Arc<InsertPlan>),
-    Query(PreparedQuery),
+    Query(Box<PreparedQuery>),
     /// Everything else is executed from the tree; with the columns of its rows, if it returns any.
     Command(Option<SchemaRef>),
 }
@@ -142,7 +142,7 @@ impl Session {
                 statement => {
                     let plan = query::plan_with(&self.planner(), statement, &parsed.text, given).await?;
                     let types = parameter_types(&plan)?;
-                    Ok((Body::Query(PreparedQuery::new(plan)), types))
+                    Ok((Body::Query(Box::new(PreparedQuery::new(plan))), types))
                 }
             },
             Statement::Explain { query, .. } => {
