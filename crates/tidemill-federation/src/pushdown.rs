@@ -3,13 +3,14 @@
 //! A rule follows the columns that an operator uses down to the scans below it, through projections and unions, and gives
 //! the scans more to do.
 
-pub mod aggregate;
+mod aggregate;
 pub(crate) mod dynamic_filter;
-pub mod eager;
-pub mod join;
-pub mod page_range;
+mod eager;
+mod join;
+mod page_range;
+mod rule;
 mod state;
-pub mod top_k;
+mod top_k;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -27,23 +28,18 @@ use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::union::UnionExec;
 
+use rule::NodeRule;
+
 use crate::scan::ForeignScanExec;
 
 type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
 /// All rules in their order around those of DataFusion.
 pub fn rules(of_datafusion: Vec<Rule>) -> Vec<Rule> {
-    let mut rules: Vec<Rule> = vec![Arc::new(join::Joins), Arc::new(dynamic_filter::HashedSubqueries)];
-    rules.extend(of_datafusion);
-    let last: [Rule; 5] = [
-        Arc::new(aggregate::PartialAggregates),
-        Arc::new(eager::EagerAggregates),
-        Arc::new(top_k::TopK),
-        Arc::new(dynamic_filter::DynamicFilters),
-        Arc::new(page_range::PageRanges),
-    ];
-    rules.extend(last);
-    rules
+    let first = [join::RULE, dynamic_filter::HASHED_SUBQUERIES];
+    let last = [aggregate::RULE, eager::RULE, top_k::RULE, dynamic_filter::RULE, page_range::RULE];
+    let ours = |rule: NodeRule| Arc::new(rule) as Rule;
+    first.into_iter().map(ours).chain(of_datafusion).chain(last.into_iter().map(ours)).collect()
 }
 
 /// What is left to the servers. The rules find it in the configuration of the session.

@@ -12,47 +12,24 @@
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
+use super::rule::{NodeRule, Plan};
 use super::state::{Part, is_known, received, state};
 use super::{Pushdown, Source, Target, push};
 use crate::scan::ForeignScanExec;
 use crate::select::RemoteSelect;
 
-#[derive(Debug)]
-pub struct PartialAggregates;
+pub(super) const RULE: NodeRule = NodeRule {
+    name: "foreign_partial_aggregates",
+    is_on: |pushdown| pushdown.aggregates,
+    replace: push_down,
+};
 
-impl PhysicalOptimizerRule for PartialAggregates {
-    fn name(&self) -> &str {
-        "foreign_partial_aggregates"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        options: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        if !Pushdown::of(options).aggregates {
-            return Ok(plan);
-        }
-        plan.transform_up(|plan| {
-            let pushed = match plan.downcast_ref::<AggregateExec>() {
-                Some(aggregate) => pushed(aggregate)?,
-                None => None,
-            };
-            Ok(pushed.map_or_else(|| Transformed::no(plan), Transformed::yes))
-        })
-        .data()
-    }
+fn push_down(plan: &Plan, _: &Pushdown) -> Result<Option<Plan>> {
+    plan.downcast_ref::<AggregateExec>().map_or(Ok(None), pushed)
 }
 
 fn pushed(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {

@@ -14,14 +14,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::common::JoinType;
-use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{DynamicFilterPhysicalExpr, InListExpr, Literal, lit};
 use datafusion::physical_expr::utils::{collect_columns, split_conjunction};
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::filter::FilterExec;
@@ -34,6 +31,7 @@ use datafusion::physical_plan::union::UnionExec;
 use tokio::time::{Instant, timeout_at};
 
 use super::eager::EXCHANGES;
+use super::rule::{NodeRule, Plan};
 use super::{Pushdown, with_columns};
 use crate::connector::Capabilities;
 use crate::dialect::Comparison;
@@ -46,67 +44,28 @@ pub(super) const KEYS_MAX: usize = 2_000;
 /// Rows of the hashed side, if that is known, from which on nobody waits for it.
 const ROWS_MAX: usize = 50_000;
 
-#[derive(Debug)]
-pub struct DynamicFilters;
+pub(super) const RULE: NodeRule = NodeRule {
+    name: "foreign_dynamic_filters",
+    is_on: |pushdown| pushdown.dynamic_filters,
+    replace: filter_by_keys,
+};
 
-impl PhysicalOptimizerRule for DynamicFilters {
-    fn name(&self) -> &str {
-        "foreign_dynamic_filters"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        options: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        if !Pushdown::of(options).dynamic_filters {
-            return Ok(plan);
-        }
-        plan.transform_up(|plan| {
-            let filtered = plan.downcast_ref::<HashJoinExec>().map(filtered_join).transpose()?.flatten();
-            Ok(filtered.map_or_else(|| Transformed::no(plan), Transformed::yes))
-        })
-        .data()
-    }
+fn filter_by_keys(plan: &Plan, _: &Pushdown) -> Result<Option<Plan>> {
+    plan.downcast_ref::<HashJoinExec>().map_or(Ok(None), filtered_join)
 }
 
 /// `x IN (SELECT …)` over a foreign table: the keys of the subquery are those that are wanted, so they are hashed. The rule
 /// comes before DataFusion's, which turns the join again where statistics say that it is the larger side.
-#[derive(Debug)]
-pub struct HashedSubqueries;
+pub(super) const HASHED_SUBQUERIES: NodeRule = NodeRule {
+    name: "foreign_hashed_subqueries",
+    is_on: |pushdown| pushdown.dynamic_filters,
+    replace: hash_subquery,
+};
 
-impl PhysicalOptimizerRule for HashedSubqueries {
-    fn name(&self) -> &str {
-        "foreign_hashed_subqueries"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        options: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        if !Pushdown::of(options).dynamic_filters {
-            return Ok(plan);
-        }
-        plan.transform_up(|plan| {
-            let join = plan.downcast_ref::<HashJoinExec>();
-            let join =
-                join.filter(|join| *join.join_type() == JoinType::LeftSemi && reads_foreign(join.left()));
-            Ok(match join {
-                Some(join) => Transformed::yes(join.swap_inputs(*join.partition_mode())?),
-                None => Transformed::no(plan),
-            })
-        })
-        .data()
-    }
+fn hash_subquery(plan: &Plan, _: &Pushdown) -> Result<Option<Plan>> {
+    let join = plan.downcast_ref::<HashJoinExec>();
+    let join = join.filter(|join| *join.join_type() == JoinType::LeftSemi && reads_foreign(join.left()));
+    join.map(|join| join.swap_inputs(*join.partition_mode())).transpose()
 }
 
 fn reads_foreign(plan: &Arc<dyn ExecutionPlan>) -> bool {

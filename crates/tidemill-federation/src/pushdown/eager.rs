@@ -14,15 +14,12 @@
 
 use std::sync::Arc;
 
-use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{JoinSide, JoinType};
 use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_expr::utils::collect_columns;
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::joins::HashJoinExec;
@@ -31,39 +28,18 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
 
 use super::aggregate::{States, partial};
+use super::rule::{NodeRule, Plan};
 use super::state::is_known;
 use super::{Pushdown, Source, push, with_columns};
 
-#[derive(Debug)]
-pub struct EagerAggregates;
+pub(super) const RULE: NodeRule = NodeRule {
+    name: "foreign_eager_aggregates",
+    is_on: |pushdown| pushdown.aggregates && pushdown.eager_aggregates,
+    replace: push_down,
+};
 
-impl PhysicalOptimizerRule for EagerAggregates {
-    fn name(&self) -> &str {
-        "foreign_eager_aggregates"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        options: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let pushdown = Pushdown::of(options);
-        if !pushdown.aggregates || !pushdown.eager_aggregates {
-            return Ok(plan);
-        }
-        plan.transform_up(|plan| {
-            let eager = match plan.downcast_ref::<AggregateExec>() {
-                Some(aggregate) => eager(aggregate)?,
-                None => None,
-            };
-            Ok(eager.map_or_else(|| Transformed::no(plan), Transformed::yes))
-        })
-        .data()
-    }
+fn push_down(plan: &Plan, _: &Pushdown) -> Result<Option<Plan>> {
+    plan.downcast_ref::<AggregateExec>().map_or(Ok(None), eager)
 }
 
 type Expr = Arc<dyn PhysicalExpr>;

@@ -12,19 +12,17 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
-use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{JoinSide, JoinType, NullEquality};
 use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::ScalarFunctionExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::collect_columns;
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 
+use super::rule::{NodeRule, Plan};
 use super::{Pushdown, SORT_KEY, with_columns};
 use crate::dialect::{Comparison, Dialect, Operand};
 use crate::expression::Writer;
@@ -32,32 +30,13 @@ use crate::scan::ForeignScanExec;
 use crate::select::{Item, RemoteSelect};
 use crate::table::TableDefinition;
 
-#[derive(Debug)]
-pub struct Joins;
+pub(super) const RULE: NodeRule =
+    NodeRule { name: "foreign_joins", is_on: |pushdown| pushdown.joins, replace: push_down };
 
-impl PhysicalOptimizerRule for Joins {
-    fn name(&self) -> &str {
-        "foreign_joins"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        options: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        if !Pushdown::of(options).joins {
-            return Ok(plan);
-        }
-        plan.transform_up(|plan| {
-            let join = plan.downcast_ref::<HashJoinExec>().and_then(Join::of);
-            let pushed = join.map(|join| join.pushed()).transpose()?.flatten();
-            Ok(pushed.map_or_else(|| Transformed::no(plan), Transformed::yes))
-        })
-        .data()
+fn push_down(plan: &Plan, _: &Pushdown) -> Result<Option<Plan>> {
+    match plan.downcast_ref::<HashJoinExec>().and_then(Join::of) {
+        Some(join) => join.pushed(),
+        None => Ok(None),
     }
 }
 

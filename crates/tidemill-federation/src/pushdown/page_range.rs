@@ -11,50 +11,27 @@
 
 use std::sync::Arc;
 
-use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::union::UnionExec;
 
 use super::Pushdown;
+use super::rule::{NodeRule, Plan};
 use crate::scan::ForeignScanExec;
 use crate::select::RemoteSelect;
 
 /// Pages for which a connection is worth while.
 const PAGES_MIN: u64 = 1024;
 
-#[derive(Debug)]
-pub struct PageRanges;
+pub(super) const RULE: NodeRule =
+    NodeRule { name: "foreign_page_ranges", is_on: |pushdown| pushdown.scan_connections > 1, replace: split };
 
-impl PhysicalOptimizerRule for PageRanges {
-    fn name(&self) -> &str {
-        "foreign_page_ranges"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        options: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let connections = Pushdown::of(options).scan_connections as u64;
-        plan.transform_up(|plan| {
-            let ranges = plan.downcast_ref::<ForeignScanExec>().and_then(|scan| ranges(scan, connections));
-            Ok(match ranges {
-                Some(ranges) => {
-                    Transformed::yes(Arc::new(CoalescePartitionsExec::new(UnionExec::try_new(ranges)?)) as _)
-                }
-                None => Transformed::no(plan),
-            })
-        })
-        .data()
-    }
+fn split(plan: &Plan, pushdown: &Pushdown) -> Result<Option<Plan>> {
+    let connections = pushdown.scan_connections as u64;
+    let ranges = plan.downcast_ref::<ForeignScanExec>().and_then(|scan| ranges(scan, connections));
+    let Some(ranges) = ranges else { return Ok(None) };
+    Ok(Some(Arc::new(CoalescePartitionsExec::new(UnionExec::try_new(ranges)?))))
 }
 
 /// The scans of the ranges; `None` if one is enough.

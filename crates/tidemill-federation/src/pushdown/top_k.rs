@@ -9,52 +9,26 @@
 use std::sync::Arc;
 
 use arrow::compute::SortOptions;
-use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::sorts::sort::SortExec;
 
+use super::rule::{NodeRule, Plan};
 use super::{Pushdown, Source, Target, push};
 use crate::scan::ForeignScanExec;
 
-#[derive(Debug)]
-pub struct TopK;
+pub(super) const RULE: NodeRule =
+    NodeRule { name: "foreign_top_k", is_on: |pushdown| pushdown.top_k, replace: push_down };
 
-impl PhysicalOptimizerRule for TopK {
-    fn name(&self) -> &str {
-        "foreign_top_k"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        options: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        if !Pushdown::of(options).top_k {
-            return Ok(plan);
-        }
-        plan.transform_up(|plan| {
-            let Some((sort, rows)) = plan.downcast_ref::<SortExec>().and_then(|s| Some((s, s.fetch()?)))
-            else {
-                return Ok(Transformed::no(plan));
-            };
-            let sources = sort.expr().iter().map(|item| Source::of(&item.expr)).collect::<Option<Vec<_>>>();
-            let Some(sources) = sources else { return Ok(Transformed::no(plan)) };
-            let order = sort.expr().iter().map(|item| item.options).collect();
-            Ok(match push(sort.input(), &sources, &First { order, rows })? {
-                Some(pushed) => Transformed::yes(replace_children_if_necessary(plan, vec![pushed])?),
-                None => Transformed::no(plan),
-            })
-        })
-        .data()
-    }
+fn push_down(plan: &Plan, _: &Pushdown) -> Result<Option<Plan>> {
+    let sort = plan.downcast_ref::<SortExec>();
+    let Some((sort, rows)) = sort.and_then(|sort| Some((sort, sort.fetch()?))) else { return Ok(None) };
+    let sources = sort.expr().iter().map(|item| Source::of(&item.expr)).collect::<Option<Vec<_>>>();
+    let Some(sources) = sources else { return Ok(None) };
+    let order = sort.expr().iter().map(|item| item.options).collect();
+    let pushed = push(sort.input(), &sources, &First { order, rows })?;
+    pushed.map(|pushed| replace_children_if_necessary(Arc::clone(plan), vec![pushed])).transpose()
 }
 
 struct First {
