@@ -81,7 +81,7 @@ impl InsertPlan {
             for row in rows {
                 append(&mut builder, row.get(i).unwrap_or(&Value::Default), parameters, context)?;
             }
-            arrays[place] = Some(builder.finish());
+            arrays[place] = Some(builder.into_array());
         }
         Ok(())
     }

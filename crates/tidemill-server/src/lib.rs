@@ -1,6 +1,7 @@
 //! Sessions, the PostgreSQL wire protocol, catalog, settings and system tables.
 
 mod activity;
+mod allocator;
 pub mod catalog;
 mod define;
 mod explain;

@@ -11,6 +11,7 @@ mod foreign;
 pub mod interrupt;
 mod migrate;
 mod modify;
+mod portals;
 mod prepared;
 mod returned;
 mod rows;
@@ -54,8 +55,8 @@ use crate::system::{SessionInfo, Snapshots};
 
 use auth::Opened;
 use execute::Step;
-use extended::Portal;
 use interrupt::Interrupt;
+use portals::Portals;
 use transaction::Transaction;
 use wire::{Closed, Received, Socket, Wire};
 
@@ -67,7 +68,7 @@ pub struct Session {
     /// When the transaction, or the statement outside of one, began.
     began_us: i64,
     statements: HashMap<String, Arc<Prepared>>,
-    portals: HashMap<String, Portal>,
+    portals: Portals,
     next_portal: u64,
     /// Portals from here on were made in the current transaction.
     first_portal: u64,
@@ -148,7 +149,7 @@ impl Session {
             transaction: Transaction::None,
             began_us: vars::now_us(),
             statements: HashMap::new(),
-            portals: HashMap::new(),
+            portals: Portals::default(),
             next_portal: 0,
             first_portal: 0,
             inserts: lru::LruCache::new(INSERT_CACHE_ENTRIES),
@@ -505,7 +506,7 @@ impl Session {
             cursors: self
                 .portals
                 .iter()
-                .filter_map(|(name, portal)| Some((name.clone(), portal.declared.clone()?)))
+                .filter_map(|(name, portal)| Some((name.to_owned(), portal.declared.clone()?)))
                 .collect(),
             statements: self.statements.iter().map(|(name, p)| (name.clone(), Arc::clone(p))).collect(),
             nodes: self.nodes.clone(),

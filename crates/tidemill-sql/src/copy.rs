@@ -8,6 +8,7 @@ mod fast;
 mod field;
 mod line;
 mod options;
+mod plain;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -30,6 +31,8 @@ pub const BATCH_ROWS_TARGET: usize = 8192;
 pub const ROW_BYTES_MAX: usize = 1 << 30;
 /// After a row that straddles two chunks is complete, the rest of the second chunk is read in place.
 const STRADDLE_BYTES: usize = 4096;
+/// Kind and length of a message.
+const MESSAGE_HEADER_BYTES: usize = 5;
 
 /// A column that is copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,13 +69,14 @@ impl CopyDecoder {
         context: &Context,
         rows: usize,
     ) -> Self {
+        let batches = Batches::new(columns, context, rows);
         let reader = match format {
             CopyFormat::Text(options) => {
                 Reader::Text(Box::new(TextReader::new(options.clone(), columns, relation)))
             }
-            CopyFormat::Binary => Reader::Binary(BinaryReader::new(columns, relation)),
+            CopyFormat::Binary => Reader::Binary(BinaryReader::new(columns, relation, &batches.columns)),
         };
-        Self { reader, batches: Batches::new(columns, context, rows), carry: Vec::new() }
+        Self { reader, batches, carry: Vec::new() }
     }
 
     /// Decodes the rows that are complete with this chunk.
@@ -99,6 +103,18 @@ impl CopyDecoder {
             self.carry = carry;
         }
         self.check_row_length()
+    }
+
+    /// As [`CopyDecoder::push`], for CopyData messages of the protocol as they come: whole, one after the other.
+    pub fn push_messages(&mut self, mut messages: &[u8]) -> Result<()> {
+        while let Some(([_, length @ ..], rest)) = messages.split_first_chunk::<MESSAGE_HEADER_BYTES>() {
+            // The length counts itself.
+            let length = (u32::from_be_bytes(*length) as usize).saturating_sub(size_of::<u32>());
+            let (data, next) = rest.split_at(length.min(rest.len()));
+            self.push(data)?;
+            messages = next;
+        }
+        Ok(())
     }
 
     fn check_row_length(&self) -> Result<()> {

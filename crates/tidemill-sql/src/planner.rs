@@ -45,10 +45,14 @@ mod whole_row;
 mod window_function;
 mod within_group;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::common::config::Dialect;
-use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::{SessionStateBuilder, SessionStateDefaults};
+use datafusion::functions_aggregate::first_last::first_value_udaf;
+use datafusion::functions_aggregate::grouping::grouping_udaf;
+use datafusion::functions_table::generate_series;
 use datafusion::optimizer::{Analyzer, Optimizer};
 use datafusion::prelude::SessionConfig;
 
@@ -68,16 +72,9 @@ pub use vars::SessionVars;
 /// The schema that a name without one is looked up in: it stands for all schemas of the search path. Nobody can write it.
 pub const UNQUALIFIED: &str = "search path";
 
-/// What can be called of DataFusion's functions: those that do as PostgreSQL's of the same name.
-const AGGREGATES: [&str; 2] = ["grouping", FIRST_VALUE];
-/// What DataFusion makes of DISTINCT ON; with its name, `prepare` lets only window functions through.
-const FIRST_VALUE: &str = "first_value";
-/// Only with literals that `prepare` has looked at.
-const TABLE_FUNCTIONS: [&str; 1] = ["generate_series"];
-
 /// A builder of session states that plan PostgreSQL's SQL.
 pub fn session_state_builder() -> SessionStateBuilder {
-    configure(SessionStateBuilder::new_with_default_features().with_config(session_config()))
+    configure(SessionStateBuilder::new().with_config(session_config()))
 }
 
 /// The configuration that the hooks rely on.
@@ -99,24 +96,23 @@ pub fn session_config() -> SessionConfig {
     config
 }
 
-/// Adds our planners, rules and functions to a state that is being built.
+/// Gives a state that is being built our planners, rules and functions, and those of DataFusion's functions that do as
+/// PostgreSQL's of the same name. All that DataFusion has would be some megabytes of code that is only ever registered.
 pub fn configure(builder: SessionStateBuilder) -> SessionStateBuilder {
-    let mut builder = builder;
-    let mut planners = builder.expr_planners().take().unwrap_or_default();
+    let mut planners = SessionStateDefaults::default_expr_planners();
     planners.insert(0, Arc::new(lower::Lowering));
     let mut rules = Analyzer::new().rules;
     rules.insert(0, Arc::new(set_operation::UnionTypes));
     rules.insert(1, Arc::new(ties::WithTies));
     rules.insert(2, Arc::new(correlated::CorrelatedSubqueries));
     rules.insert(3, Arc::new(equality::EqualValues));
-    let keep = |names: &[&str], name: &str| names.contains(&name);
-    let mut aggregates = builder.aggregate_functions().take().unwrap_or_default();
-    aggregates.retain(|f| keep(&AGGREGATES, f.name()));
+    // DataFusion makes `first_value` of DISTINCT ON; with its name, `prepare` lets only window functions through.
+    let mut aggregates = vec![grouping_udaf(), first_value_udaf()];
     aggregates.extend(aggregate::all());
-    let mut windows = builder.window_functions().take().unwrap_or_default();
-    windows.retain(|f| keep(&window_function::NAMES, f.name()));
-    let mut tables = builder.table_functions().take().unwrap_or_default();
-    tables.retain(|name, _| keep(&TABLE_FUNCTIONS, name));
+    let mut windows = SessionStateDefaults::default_window_functions();
+    windows.retain(|f| window_function::NAMES.contains(&f.name()));
+    // Only with literals that `prepare` has looked at.
+    let tables = HashMap::from([("generate_series".to_owned(), generate_series())]);
     // It would take DISTINCT away from an aggregate and with it the order that DISTINCT gives; ours mind it themselves.
     let rewrites = Optimizer::new().rules.into_iter();
     let rewrites = rewrites.filter(|rule| rule.name() != "single_distinct_aggregation_to_group_by");

@@ -217,21 +217,32 @@ impl ColumnBuilder {
 
     /// The column of type `ty().arrow()`; the builder is empty again and keeps its size.
     pub fn finish(&mut self) -> ArrayRef {
+        self.take(self.len())
+    }
+
+    /// The column of type `ty().arrow()`, and no more to come.
+    pub fn into_array(mut self) -> ArrayRef {
+        self.take(0)
+    }
+
+    fn take(&mut self, next_rows: usize) -> ArrayRef {
         let arrow = &self.arrow;
         match &mut self.slots {
             Slots::Bool(slots) => slots.finish(),
-            Slots::Int2(slots) => slots.finish::<Int16Type>(arrow),
-            Slots::Int4(slots) if self.ty.scalar == Scalar::Date => slots.finish::<Date32Type>(arrow),
-            Slots::Int4(slots) => slots.finish::<Int32Type>(arrow),
+            Slots::Int2(slots) => slots.finish::<Int16Type>(arrow, next_rows),
+            Slots::Int4(slots) if self.ty.scalar == Scalar::Date => {
+                slots.finish::<Date32Type>(arrow, next_rows)
+            }
+            Slots::Int4(slots) => slots.finish::<Int32Type>(arrow, next_rows),
             Slots::Int8(slots) => match self.ty.scalar {
-                Scalar::Int8 => slots.finish::<Int64Type>(arrow),
-                Scalar::Time => slots.finish::<Time64MicrosecondType>(arrow),
-                _ => slots.finish::<TimestampMicrosecondType>(arrow),
+                Scalar::Int8 => slots.finish::<Int64Type>(arrow, next_rows),
+                Scalar::Time => slots.finish::<Time64MicrosecondType>(arrow, next_rows),
+                _ => slots.finish::<TimestampMicrosecondType>(arrow, next_rows),
             },
-            Slots::Oid(slots) => slots.finish::<UInt32Type>(arrow),
-            Slots::Float4(slots) => slots.finish::<Float32Type>(arrow),
-            Slots::Float8(slots) => slots.finish::<Float64Type>(arrow),
-            Slots::Interval(slots) => slots.finish::<IntervalMonthDayNanoType>(arrow),
+            Slots::Oid(slots) => slots.finish::<UInt32Type>(arrow, next_rows),
+            Slots::Float4(slots) => slots.finish::<Float32Type>(arrow, next_rows),
+            Slots::Float8(slots) => slots.finish::<Float64Type>(arrow, next_rows),
+            Slots::Interval(slots) => slots.finish::<IntervalMonthDayNanoType>(arrow, next_rows),
             Slots::Uuid(slots) => slots.finish(),
             Slots::Short(slots) if self.ty.scalar == Scalar::Bytea => slots.finish::<BinaryType>(),
             Slots::Short(slots) => slots.finish::<Utf8Type>(),

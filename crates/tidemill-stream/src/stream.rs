@@ -51,14 +51,13 @@ impl StreamDefinition {
         rows: usize,
         arrival_us: i64,
     ) -> Result<RecordBatch> {
-        let arrival = columns.first_mut().and_then(Option::take).unwrap_or_else(|| {
-            Arc::new(TimestampMicrosecondArray::from_value(arrival_us, rows).with_timezone("UTC"))
-        });
-        let mut arrays = vec![arrival];
-        for (field, column) in schema.fields().iter().zip(columns).skip(1) {
-            arrays.push(column.unwrap_or_else(|| new_null_array(field.data_type(), rows)));
+        if let (Some(arrival), Some(field)) = (columns.first_mut(), schema.fields().first()) {
+            let times = || TimestampMicrosecondArray::from(vec![arrival_us; rows]);
+            arrival.get_or_insert_with(|| Arc::new(times().with_data_type(field.data_type().clone())));
         }
-        Ok(RecordBatch::try_new(Arc::clone(schema), arrays)?)
+        let arrays = schema.fields().iter().zip(columns);
+        let arrays = arrays.map(|(field, c)| c.unwrap_or_else(|| new_null_array(field.data_type(), rows)));
+        Ok(RecordBatch::try_new(Arc::clone(schema), arrays.collect())?)
     }
 }
 

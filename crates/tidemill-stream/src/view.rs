@@ -16,6 +16,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use parking_lot::Mutex;
 
 use crate::engine::Running;
+use crate::fold::Fold;
 use crate::ttl::{Alive, TimeToLive};
 use crate::view::lookup::KeyFilter;
 
@@ -24,6 +25,9 @@ pub use generic::GenericPlan;
 pub use plan::{ViewPlan, compile};
 pub use state::{Frozen, Layer, ViewState};
 pub use states::States;
+
+/// A fold that has grown beyond this is not kept for the next group of writes.
+const SPARE_FOLD_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct ViewId(pub u32);
@@ -38,6 +42,8 @@ pub struct View {
     pub(crate) state: Mutex<ViewState>,
     /// Writes that have not ended and that readers may see.
     pub(crate) running: Mutex<Vec<Arc<Running>>>,
+    /// An empty fold for the next group of writes: to make one costs more than to fold a row.
+    spare: Mutex<Option<Fold>>,
     time_to_live: Mutex<Option<TimeToLive>>,
     /// When what had expired was last looked for.
     buried_us: AtomicI64,
@@ -70,6 +76,7 @@ impl View {
             active: AtomicBool::new(active),
             state,
             running: Mutex::default(),
+            spare: Mutex::default(),
             time_to_live: Mutex::default(),
             buried_us: AtomicI64::new(i64::MIN),
             looked_up: AtomicBool::new(false),
@@ -148,6 +155,21 @@ impl View {
         match states {
             [only] => Ok(only.clone()),
             several => self.states(self.plan.aggregation.combine(several)?),
+        }
+    }
+
+    /// An empty fold for events of the view.
+    pub(crate) fn begin_fold(&self) -> crate::Result<Fold> {
+        match self.spare.lock().take() {
+            Some(fold) => Ok(fold),
+            None => Ok(Fold::new(&self.plan.aggregation)?),
+        }
+    }
+
+    /// Keeps a fold that was frozen for the next one who wants one, if it has not become large.
+    pub(crate) fn end_fold(&self, fold: Fold) {
+        if fold.size() <= SPARE_FOLD_BYTES_MAX {
+            *self.spare.lock() = Some(fold);
         }
     }
 

@@ -13,9 +13,6 @@ use tidemill_server::server::{Config, Listener, Server};
 use tidemill_server::settings::{DEFAULT_FILE, Settings};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Streams and continuous views behind the PostgreSQL protocol.
 ///
 /// Start a server, connect with psql, CREATE CONTINUOUS VIEW over a stream, INSERT events: the view is always up to

@@ -251,7 +251,7 @@ impl Session {
             let message = "DECLARE CURSOR can only be used in transaction blocks";
             return Err(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
         }
-        if self.portals.contains_key(&declare.name) {
+        if self.portals.contains(&declare.name) {
             let message = format!("cursor \"{}\" already exists", declare.name);
             return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, message));
         }
@@ -268,7 +268,7 @@ impl Session {
             scroll: declare.scroll,
             created_us: vars::now_us(),
         });
-        self.portals.insert(declare.name, portal);
+        self.portals.insert(&declare.name, portal);
         Ok(Outcome::Tag("DECLARE CURSOR".into()))
     }
 

@@ -139,14 +139,14 @@ impl Session {
             return Err(SqlError::new(SqlState::PROTOCOL_VIOLATION, message));
         }
         let portal = bind.portal();
-        if !portal.is_empty() && self.portals.contains_key(portal) {
+        if !portal.is_empty() && self.portals.contains(portal) {
             let message = format!("cursor \"{portal}\" already exists");
             return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, message));
         }
         self.check_portal_count()?;
         let formats = bind.result_formats().iter().collect();
         let number = self.number_portal();
-        self.portals.insert(portal.to_string(), Portal::new(number, Some(prepared), formats, arguments));
+        self.portals.insert(portal, Portal::new(number, Some(prepared), formats, arguments));
         backend::bind_complete(&mut wire.out);
         Ok(())
     }
@@ -191,13 +191,13 @@ impl Session {
                     portal.state = State::Done;
                     self.warn_of_nodes(wire);
                     other.complete(wire);
-                    self.portals.insert(name.to_string(), portal);
+                    self.portals.insert(name, portal);
                     return Ok(Ok(()));
                 }
             }
         }
         let done = self.send_portal(wire, &mut portal, name, rows_max).await?;
-        self.portals.insert(name.to_string(), portal);
+        self.portals.insert(name, portal);
         Ok(done)
     }
 

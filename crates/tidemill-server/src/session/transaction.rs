@@ -11,6 +11,7 @@ use tidemill_stream::engine::{Engine, Level, WriteSet, Written};
 use tidemill_stream::view::Snapshot;
 
 use super::Session;
+use super::extended::Portal;
 use super::interrupt::Shield;
 use crate::catalog::Table;
 use crate::insert::Target;
@@ -301,7 +302,7 @@ impl Session {
         match &committed {
             Ok(()) => {
                 self.settings.commit();
-                self.portals.retain(|_, portal| portal.outlives_transaction());
+                self.portals.retain(Portal::outlives_transaction);
             }
             Err(_) => {
                 self.settings.rollback();
@@ -337,7 +338,7 @@ impl Session {
         match std::mem::replace(&mut self.transaction, Transaction::None) {
             Transaction::Implicit(work) => self.commit_work(work).await,
             Transaction::None => {
-                self.portals.retain(|_, portal| portal.outlives_transaction());
+                self.portals.retain(Portal::outlives_transaction);
                 Ok(())
             }
             block => {
@@ -430,7 +431,7 @@ impl Session {
     }
 
     fn close_portals_from(&mut self, first: u64) {
-        self.portals.retain(|_, portal| portal.number < first);
+        self.portals.retain(|portal| portal.number < first);
     }
 }
 

@@ -52,6 +52,17 @@ impl Batches {
         if is_full { self.cut() } else { Ok(()) }
     }
 
+    /// Each builder has so many values more than before, at most `rows_left`, and none of variable length.
+    pub fn rows_done(&mut self, rows: usize) -> Result<()> {
+        self.rows += rows;
+        if self.rows >= self.rows_target { self.cut() } else { Ok(()) }
+    }
+
+    /// Before the batch is full.
+    pub fn rows_left(&self) -> usize {
+        self.rows_target - self.rows
+    }
+
     /// Takes back what was appended of a row that is not done.
     pub fn undo_row(&mut self) {
         for column in &mut self.columns {

@@ -5,6 +5,7 @@ use crate::Result;
 use super::CopyColumn;
 use super::batch::Batches;
 use super::error::{at_column, at_line, bad_format};
+use super::plain::PlainRows;
 use crate::value::ColumnBuilder;
 
 pub(super) const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
@@ -19,6 +20,7 @@ const TRAILER: i16 = -1;
 pub(super) struct BinaryReader {
     relation: String,
     names: Vec<String>,
+    plain: Option<PlainRows>,
     in_header: bool,
     /// Bytes of the header's extension that are still to be skipped.
     skip: usize,
@@ -30,10 +32,18 @@ pub(super) struct BinaryReader {
 }
 
 impl BinaryReader {
-    pub fn new(columns: &[CopyColumn], relation: &str) -> Self {
+    pub fn new(columns: &[CopyColumn], relation: &str, builders: &[ColumnBuilder]) -> Self {
         let names = columns.iter().map(|c| c.name.clone()).collect();
-        let relation = relation.to_string();
-        Self { relation, names, in_header: true, skip: 0, lines: 0, straddles: false, ended: false }
+        Self {
+            relation: relation.to_string(),
+            names,
+            plain: PlainRows::new(builders),
+            in_header: true,
+            skip: 0,
+            lines: 0,
+            straddles: false,
+            ended: false,
+        }
     }
 
     /// Decodes the complete rows at the start of `data`; returns how many bytes are done with.
@@ -54,6 +64,11 @@ impl BinaryReader {
             return Err(bad_format("invalid COPY file header (wrong length)"));
         }
         while self.skip == 0 {
+            if let Some(plain) = self.plain.as_ref().filter(|_| !self.ended) {
+                let (rows, bytes) = plain.read(&data[at..], batches)?;
+                self.lines += rows;
+                at += bytes;
+            }
             match self.row(&data[at..], at_end, batches)? {
                 Some(length) => at += length,
                 None => break,

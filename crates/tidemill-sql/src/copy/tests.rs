@@ -1,5 +1,9 @@
 //! COPY's formats as a whole: errors as PostgreSQL 15 gives them, chunks, round trips, noise.
 
+use std::sync::Arc;
+
+use arrow::array::Array;
+
 use crate::statement::{self, CopyColumns, CopyHeader, CopyOptions};
 use crate::types::Scalar;
 use rand::rngs::StdRng;
@@ -21,7 +25,12 @@ const TEXT: Type = Type::new(Scalar::Text);
 const FLOAT: Type = Type::new(Scalar::Float8);
 
 fn decode(format: &CopyFormat, types: &[Type], chunks: &[&[u8]]) -> Result<Vec<RecordBatch>> {
-    let mut decoder = CopyDecoder::with_batch_rows(format, &columns(types), "s", &context(), 3);
+    decode_by(3, format, types, chunks)
+}
+
+/// In batches of so many rows.
+fn decode_by(rows: usize, format: &CopyFormat, types: &[Type], chunks: &[&[u8]]) -> Result<Vec<RecordBatch>> {
+    let mut decoder = CopyDecoder::with_batch_rows(format, &columns(types), "s", &context(), rows);
     let mut batches = Vec::new();
     for chunk in chunks {
         decoder.push(chunk)?;
@@ -394,6 +403,46 @@ fn every_type_in_every_format_comes_back() {
     }
 }
 
+#[test]
+fn rows_of_binary_that_are_plain_are_read_as_the_others() {
+    let mut random = StdRng::seed_from_u64(seed());
+    let scalars = [Scalar::Int2, Scalar::Int4, Scalar::Int8, Scalar::Float4, Scalar::Float8, Scalar::Oid];
+    let types = scalars.map(Type::new);
+    let fields: Vec<_> = columns(&types).iter().map(|c| c.ty.field(c.name.as_str())).collect();
+    let schema = Arc::new(arrow::datatypes::Schema::new(fields));
+    // With NULLs here and there, and then without.
+    let mut whole = encode(&CopyFormat::Binary, &types, &[]);
+    whole.truncate(binary_file(b"").len());
+    let mut batches = Vec::new();
+    for rows in [700, 1, 300] {
+        let columns = types.map(|ty| random_column(ty, rows, &mut random));
+        let batch = RecordBatch::try_new(Arc::clone(&schema), columns.to_vec()).unwrap();
+        let plain = arrow::compute::filter_record_batch(&batch, &without_nulls(&batch)).unwrap();
+        for part in [batch, plain] {
+            let file = encode(&CopyFormat::Binary, &types, std::slice::from_ref(&part));
+            whole.extend(&file[binary_file(b"").len()..file.len() - 2]);
+            batches.push(part);
+        }
+    }
+    let expected = arrow::compute::concat_batches(&schema, &batches).unwrap();
+    for batch_rows in [3, 100, BATCH_ROWS_TARGET] {
+        let size = random.random_range(1..5_000);
+        let chunks: Vec<_> = whole.chunks(size).collect();
+        let back = decode_by(batch_rows, &CopyFormat::Binary, &types, &chunks).unwrap();
+        let back = arrow::compute::concat_batches(&schema, &back).unwrap();
+        assert_eq!(back, expected, "chunks of {size} into batches of {batch_rows}");
+    }
+    let line = expected.num_rows() + 1;
+    whole.extend(b"\0\x07");
+    let error = error(&CopyFormat::Binary, &types, &whole)[..3].join("|");
+    assert_eq!(error, format!("22P04|row field count is 7, expected 6|COPY s, line {line}"));
+}
+
+fn without_nulls(batch: &RecordBatch) -> arrow::array::BooleanArray {
+    let all = |row| Some(batch.columns().iter().all(|column| column.is_valid(row)));
+    (0..batch.num_rows()).map(all).collect()
+}
+
 /// Files with carriage returns for newlines are not read by the fast path.
 #[test]
 fn the_fast_path_and_the_rules_agree() {
@@ -497,5 +546,34 @@ fn noise_is_an_error_or_rows_but_never_a_panic() {
             let in_two = decode(&format, &types, &chunks);
             assert_eq!(in_two, decode(&format, &types, &[&data]), "{types:?} {data:?} split at {split}");
         }
+    }
+}
+
+#[test]
+fn messages_may_end_anywhere_in_a_row() {
+    let seed = seed();
+    let mut random = StdRng::seed_from_u64(seed);
+    let types = [INT, TEXT, FLOAT];
+    let rows =
+        shown(&text(|_| {}), &types, b"1\tone\t0.5\n\\N\t\\N\t\\N\n3\t\t1e300\n4\tfour\t-0\n").unwrap();
+    let batches = decode(&text(|o| o.null = b"~".to_vec()), &types, &[rows.as_bytes()]).unwrap();
+    let data = encode(&CopyFormat::Binary, &types, &batches);
+    for _ in 0..200 {
+        let mut decoder =
+            CopyDecoder::with_batch_rows(&CopyFormat::Binary, &columns(&types), "s", &context(), 100);
+        let (mut rest, mut messages) = (data.as_slice(), Vec::new());
+        while !rest.is_empty() {
+            let (part, next) = rest.split_at(random.random_range(1..=rest.len().min(40)));
+            messages.push(b'd');
+            messages.extend((part.len() as u32 + 4).to_be_bytes());
+            messages.extend_from_slice(part);
+            rest = next;
+            if random.random_bool(0.3) {
+                decoder.push_messages(&std::mem::take(&mut messages)).unwrap();
+            }
+        }
+        decoder.push_messages(&messages).unwrap();
+        let decoded = decoder.finish().unwrap().unwrap();
+        assert_eq!(encode(&CopyFormat::Binary, &types, &[decoded]), data);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
 use datafusion::logical_expr::ScalarFunctionArgs;
@@ -51,7 +52,10 @@ impl SessionVars {
 
 /// The clock, in microseconds since 1970.
 pub fn now_us() -> i64 {
-    chrono::Utc::now().timestamp_micros()
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+    // A clock that was never set can be before it.
+    let us = |passed: Duration| i64::try_from(passed.as_micros()).unwrap_or(i64::MAX);
+    since_1970.map_or_else(|before| -us(before.duration()), us)
 }
 
 impl ConfigExtension for SessionVars {

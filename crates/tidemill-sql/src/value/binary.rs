@@ -21,6 +21,29 @@ const DAY_MICROS: i64 = 86_400_000_000;
 const JSONB_VERSION: u8 = 1;
 
 impl ColumnBuilder {
+    /// The width of all values, if whatever has that width is a value, as it stands there.
+    pub fn plain_width(&self) -> Option<usize> {
+        match (&self.slots, self.ty.scalar) {
+            (Slots::Int4(_), Scalar::Int4) | (Slots::Float4(_) | Slots::Oid(_), _) => Some(4),
+            (Slots::Int8(_), Scalar::Int8) | (Slots::Float8(_), _) => Some(8),
+            (Slots::Int2(_), _) => Some(2),
+            _ => None,
+        }
+    }
+
+    /// Appends the values of this width that are at `at` in all `rows`.
+    pub fn append_plain<'a>(&mut self, rows: impl ExactSizeIterator<Item = &'a [u8]>, at: usize) {
+        match &mut self.slots {
+            Slots::Int4(slots) => slots.extend(rows.map(|row| i32::from_be_bytes(bytes_at(row, at)))),
+            Slots::Int8(slots) => slots.extend(rows.map(|row| i64::from_be_bytes(bytes_at(row, at)))),
+            Slots::Float8(slots) => slots.extend(rows.map(|row| f64::from_be_bytes(bytes_at(row, at)))),
+            Slots::Float4(slots) => slots.extend(rows.map(|row| f32::from_be_bytes(bytes_at(row, at)))),
+            Slots::Int2(slots) => slots.extend(rows.map(|row| i16::from_be_bytes(bytes_at(row, at)))),
+            Slots::Oid(slots) => slots.extend(rows.map(|row| u32::from_be_bytes(bytes_at(row, at)))),
+            _ => unreachable!("a column without a plain width"),
+        }
+    }
+
     /// Appends one value; after an error the column is as before.
     #[inline]
     pub fn append_binary(&mut self, bytes: &[u8]) -> Result<()> {
@@ -65,6 +88,11 @@ impl ColumnBuilder {
         }
         Ok(())
     }
+}
+
+#[inline]
+fn bytes_at<const N: usize>(row: &[u8], at: usize) -> [u8; N] {
+    *row[at..].first_chunk().expect("a row is as long as its fields")
 }
 
 #[inline]

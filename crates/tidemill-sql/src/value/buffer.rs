@@ -28,6 +28,12 @@ impl<T: ArrowNativeType + Default> Fixed<T> {
     }
 
     #[inline]
+    pub fn extend(&mut self, values: impl ExactSizeIterator<Item = T>) {
+        self.nulls.append_n_non_nulls(values.len());
+        self.values.extend(values);
+    }
+
+    #[inline]
     pub fn push_null(&mut self) {
         self.values.push(T::default());
         self.nulls.append_null();
@@ -42,8 +48,12 @@ impl<T: ArrowNativeType + Default> Fixed<T> {
         self.nulls.truncate(rows);
     }
 
-    pub fn finish<P: ArrowPrimitiveType<Native = T>>(&mut self, data_type: &DataType) -> ArrayRef {
-        let next = Vec::with_capacity(self.values.len());
+    pub fn finish<P: ArrowPrimitiveType<Native = T>>(
+        &mut self,
+        data_type: &DataType,
+        next_rows: usize,
+    ) -> ArrayRef {
+        let next = Vec::with_capacity(next_rows);
         let values = ScalarBuffer::from(std::mem::replace(&mut self.values, next));
         Arc::new(PrimitiveArray::<P>::new(values, self.nulls.finish()).with_data_type(data_type.clone()))
     }
@@ -221,7 +231,7 @@ mod tests {
         fixed.push_null();
         fixed.truncate(1);
         fixed.push(3);
-        let array = fixed.finish::<Int32Type>(&DataType::Int32);
+        let array = fixed.finish::<Int32Type>(&DataType::Int32, 0);
         assert_eq!(array.as_primitive::<Int32Type>().iter().collect::<Vec<_>>(), [Some(1), Some(3)]);
         assert_eq!(fixed.len(), 0);
 

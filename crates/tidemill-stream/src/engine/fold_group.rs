@@ -10,7 +10,7 @@ use arrow::compute::concat_batches;
 
 use crate::engine::{Part, Shared, Write};
 use crate::error::{Error, Result};
-use crate::fold::{Aggregation, Fold};
+use crate::fold::Fold;
 use crate::stream::StreamId;
 use crate::view::{States, View, ViewId};
 
@@ -90,13 +90,13 @@ struct Folded {
 }
 
 impl Folded {
-    fn fold(&mut self, aggregation: &Arc<Aggregation>) -> Result<&mut Fold> {
+    fn fold(&mut self, view: &View) -> Result<&mut Fold> {
         let mut fold = match self.fold.take() {
             Some(fold) => fold,
-            None => Fold::new(aggregation)?,
+            None => view.begin_fold()?,
         };
         if let Some(states) = self.whole.take() {
-            fold.merge(aggregation, &states)?;
+            fold.merge(&view.plan.aggregation, &states)?;
         }
         Ok(self.fold.insert(fold))
     }
@@ -105,7 +105,9 @@ impl Folded {
         match (self.whole, self.fold) {
             (Some(states), _) => Ok(Some(states).filter(|states| states.num_rows() > 0)),
             (None, Some(mut fold)) if !fold.is_empty() => {
-                Ok(Some(view.states(fold.freeze(&view.plan.aggregation)?)?))
+                let states = view.states(fold.freeze(&view.plan.aggregation)?)?;
+                view.end_fold(fold);
+                Ok(Some(states))
             }
             (None, _) => Ok(None),
         }
@@ -177,13 +179,12 @@ impl<'a> Folding<'a> {
             entry.insert((view, Folded { whole: Some(states.clone()), fold: None }));
             return Ok(());
         }
-        let aggregation = Arc::clone(&view.plan.aggregation);
-        Ok(self.fold_of(&view)?.merge(&aggregation, states)?)
+        Ok(self.fold_of(&view)?.merge(&view.plan.aggregation, states)?)
     }
 
     fn fold_of(&mut self, view: &Arc<View>) -> Result<&mut Fold> {
         let (_, folded) = self.views.entry(view.id).or_insert_with(|| (Arc::clone(view), Folded::default()));
-        folded.fold(&view.plan.aggregation)
+        folded.fold(view)
     }
 }
 

@@ -43,15 +43,11 @@ pub(super) fn recover(disk: &Arc<dyn Disk>, options: &Options, views: &Views) ->
         written: Vec::new(),
         last: None,
     };
-    for record in replay {
-        recovery.take(&record?)?;
-    }
-    // Segments go only when a later checkpoint is durable.
-    if log.first_lsn() > Lsn::ZERO.next() && recovery.last.is_none() {
-        return Err(Error::Corrupt(format!(
-            "the records before {} are missing in the directory \"log\", and no checkpoint follows",
-            log.first_lsn()
-        )));
+    let replayed = replay.into_iter().try_for_each(|record| recovery.take(&record?));
+    if let Err(error) = replayed.and_then(|()| recovery.check_beginning(log.first_lsn())) {
+        // The next start would take them for runs that are lost, whose numbers they may have.
+        recovery.written.iter().for_each(|run| runs.remove(run));
+        return Err(error);
     }
     let (named, written) = (recovery.named, recovery.written);
     // An earlier checkpoint that a crash left in the log names runs that are about to go: it goes first.
@@ -106,6 +102,16 @@ impl Recovery<'_> {
             }
             kind => Err(Error::Corrupt(format!("the log has a record of the unknown kind {kind}"))),
         }
+    }
+
+    /// Segments go only when a later checkpoint is durable.
+    fn check_beginning(&self, first: Lsn) -> Result<()> {
+        if first <= Lsn::ZERO.next() || self.last.is_some() {
+            return Ok(());
+        }
+        Err(Error::Corrupt(format!(
+            "the records before {first} are missing in the directory \"log\", and no checkpoint follows"
+        )))
     }
 
     /// A view that was dropped later is not there any more.

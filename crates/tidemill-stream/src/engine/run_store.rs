@@ -23,6 +23,8 @@ const ROWS_OF_RUN_BITS: u32 = 32;
 pub(crate) struct RunStore {
     disk: Arc<dyn Disk>,
     cache: Arc<BlockCache>,
+    /// Numbers from here on are of runs that were not there when the store was opened.
+    first_new: u64,
     next: AtomicU64,
     bytes: AtomicU64,
 }
@@ -32,8 +34,9 @@ impl RunStore {
     pub(super) fn open(disk: &Arc<dyn Disk>, cache: Arc<BlockCache>) -> Result<Self> {
         disk.create_dir(Path::new(DIR))?;
         let last = file_names(disk.as_ref())?.iter().filter_map(|name| number(name)).max();
-        let next = AtomicU64::new(last.map_or(1, |last| last + 1));
-        Ok(Self { disk: Arc::clone(disk), cache, next, bytes: AtomicU64::new(0) })
+        let first_new = last.map_or(1, |last| last + 1);
+        let next = AtomicU64::new(first_new);
+        Ok(Self { disk: Arc::clone(disk), cache, first_new, next, bytes: AtomicU64::new(0) })
     }
 
     /// Of all runs.
@@ -41,12 +44,17 @@ impl RunStore {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// A run that the log names. One that was written since the store was opened is another, which has got the number of
+    /// one that is lost.
     pub(super) fn open_run(&self, aggregation: &Aggregation, name: &str) -> Result<Arc<Run>> {
         let path = Path::new(DIR).join(name);
+        let missing =
+            || Error::Corrupt(format!("run \"{}\" is missing, but the log names it", path.display()));
+        if number(name).is_none_or(|number| number >= self.first_new) {
+            return Err(missing());
+        }
         match Run::open(self.disk.as_ref(), &path, &layout(aggregation), Arc::clone(&self.cache)) {
-            Err(RunError::Disk(error)) if error.is_not_found() => {
-                Err(Error::Corrupt(format!("run \"{}\" is missing, but the log names it", path.display())))
-            }
+            Err(RunError::Disk(error)) if error.is_not_found() => Err(missing()),
             outcome => Ok(Arc::new(outcome?)),
         }
     }

@@ -4,15 +4,17 @@
 //! What no log can tell from a torn tail is allowed for: damage of the last group, and the end of the last segment.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tidemill_sql::SqlState;
 use tidemill_sql::planner::plan_error;
 use tidemill_stream::Error;
 use tidemill_stream::disk::Disk;
 use tidemill_stream::disk::sim::{Random, SimDisk};
+use tidemill_stream::engine::{Level, Options};
 
-use crate::scenario::{Outcome, Play, Trace, run};
-use crate::support::everything;
+use crate::scenario::{Outcome, Play, Trace, batch, run};
+use crate::support::{Harness, Plans, everything, printed};
 
 /// Flipped bits and cuts a file that are tried, spread evenly.
 fn samples() -> (usize, usize) {
@@ -131,5 +133,46 @@ fn a_cut_or_lost_file_is_named() {
             let note = format!("{} lost", path.display());
             damaged.check(&path, None, &trace, &note).await;
         }
+    });
+}
+
+/// The replay writes what is older than a run of the log to a run first. If the newest ones are lost, their numbers are free.
+#[test]
+fn a_start_does_not_take_its_own_run_for_one_that_is_lost() {
+    run(async {
+        let plans = Plans::compile(&["SELECT k, count(*) FROM s GROUP BY k".to_string()]).await;
+        let options = Options { memory_bytes: 32 << 10, checkpoint_log_bytes: 1 << 30, ..Options::default() };
+        let disk = SimDisk::new();
+        let harness = Harness::start(Arc::new(disk.clone()), options.clone(), &plans).unwrap();
+        let mut batches = vec![batch(0, 10, 10)];
+        harness.insert(batches[0].clone(), Level::SyncCommit).await.unwrap();
+        let mut set = harness.engine.begin(false);
+        for part in 0..4 {
+            batches.push(batch(part * 2000, 2000, 8000));
+            set.add(harness.stream.id, None, batches.last().unwrap()).unwrap();
+        }
+        set.commit(Level::SyncCommit).await.unwrap();
+        let killed = disk.kill();
+        drop(harness);
+        let whole = printed(&plans.batch_query(0, &batches, "").await);
+        let dir = Path::new("run");
+        let (mut lost, mut refused) = (Vec::new(), 0);
+        while let Some(newest) = killed.list(dir).unwrap().pop() {
+            killed.remove(&dir.join(&newest)).unwrap();
+            lost.push(newest);
+            let disk = Arc::new(killed.kill());
+            for start in ["first", "second"] {
+                let note = format!("{start} start without {lost:?}");
+                match Harness::start(disk.clone(), options.clone(), &plans) {
+                    Ok(harness) => assert_eq!(printed(&harness.read(0).await), whole, "{note}"),
+                    Err(error) => {
+                        let error = error.to_string();
+                        assert!(error.contains("is missing, but the log names it"), "{note}: {error}");
+                        refused += 1;
+                    }
+                }
+            }
+        }
+        assert!(refused > 1, "what does not fit into memory is in runs that the log names");
     });
 }
