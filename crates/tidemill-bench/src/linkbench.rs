@@ -27,6 +27,7 @@ mod random;
 mod request;
 mod schema;
 mod settings;
+mod shard;
 mod store;
 mod suite;
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod chart;
 pub mod html;
 pub mod matrix;
+pub mod noise;
 mod plot;
 pub mod remark;
 pub mod text;

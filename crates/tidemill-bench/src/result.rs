@@ -39,6 +39,9 @@ pub struct ResultFile {
     #[serde(default)]
     pub figures: BTreeMap<String, f64>,
     pub repeats: Vec<Outcome>,
+    /// Of an A/A run: each repeat once more, the same in every respect.
+    #[serde(default)]
+    pub again: Vec<Outcome>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -115,13 +118,19 @@ impl ResultFile {
             memory_max_bytes: 0,
             figures: BTreeMap::new(),
             repeats: Vec::new(),
+            again: Vec::new(),
         }
+    }
+
+    /// Of all runs, in no particular order.
+    pub fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
+        self.repeats.iter().chain(&self.again)
     }
 
     /// Why this result ranks with no other.
     pub fn blemish(&self) -> Option<String> {
         let failed = self.checks.iter().find(|check| !check.passed);
-        let incomplete = self.repeats.iter().find_map(|outcome| outcome.incomplete.clone());
+        let incomplete = self.outcomes().find_map(|outcome| outcome.incomplete.clone());
         let nothing = self.repeats.is_empty().then(|| "there is no run in it".to_owned());
         nothing.or(incomplete).or_else(|| failed.map(|check| format!("{}: {}", check.name, check.detail)))
     }

@@ -29,11 +29,20 @@ pub trait Suite: Send + Sync {
     fn defaults(&self) -> Defaults {
         Defaults::default()
     }
+    /// Whether it sends scripts, and so knows the modes of `-M`.
+    fn has_modes(&self) -> bool {
+        false
+    }
     /// Makes the tables and fills them.
     fn prepare(&self, context: &Context) -> Result<()>;
     fn workload(&self, context: &Context) -> Result<Arc<dyn Workload>>;
     /// Are the answers right? Asked before a run with `is_after` false, and after it with true.
     fn validate(&self, context: &Context, is_after: bool) -> Result<Vec<Check>>;
+    /// Whether an operation whose answer is wrong leaves the others worth measuring: the suite tells which one it is, and the
+    /// result ranks with no other. Else a run with wrong answers does not begin.
+    fn measures_beside_wrong_answers(&self) -> bool {
+        false
+    }
     /// Figures of the suite's own after a run, for its report.
     fn figures(&self, _context: &Context, _outcome: &Outcome) -> Result<BTreeMap<String, f64>> {
         Ok(BTreeMap::new())
@@ -65,6 +74,20 @@ pub struct Defaults {
     pub time: Option<String>,
     pub warmup: Option<String>,
     pub mode: Option<Mode>,
+}
+
+impl Defaults {
+    /// What these say, and where they say nothing, what the others do.
+    fn or(self, others: Defaults) -> Defaults {
+        Defaults {
+            clients: self.clients.or(others.clients),
+            rate: self.rate.or(others.rate),
+            limit: self.limit.or(others.limit),
+            time: self.time.or(others.time),
+            warmup: self.warmup.or(others.warmup),
+            mode: self.mode.or(others.mode),
+        }
+    }
 }
 
 /// What a suite is given.
@@ -145,14 +168,18 @@ pub fn find(name: &str) -> Result<Box<dyn Suite>> {
     if path.is_dir() {
         return Ok(Box::new(Folder::read(path)?));
     }
-    let all = all();
-    let near = nearest(name, all.iter().map(|suite| suite.name())).map(str::to_owned);
-    all.into_iter().find(|suite| suite.name() == name).ok_or_else(|| {
+    built_in(name).ok_or_else(|| {
+        let all = all();
+        let near = nearest(name, all.iter().map(|suite| suite.name()));
         let hint = near.map(|near| format!("; did you mean \"{near}\"?")).unwrap_or_default();
         Error::usage(format!(
             "there is no suite, folder or script \"{name}\"{hint} (`tidemill bench list` shows the suites)"
         ))
     })
+}
+
+fn built_in(name: &str) -> Option<Box<dyn Suite>> {
+    all().into_iter().find(|suite| suite.name() == name)
 }
 
 /// A parameter that is one of some words.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::exit;
 use crate::error::Result;
 use crate::figure::ms;
+use crate::report::noise::floors;
 use crate::report::remark::spread;
 use crate::result::ResultFile;
 use crate::run::Pace;
@@ -53,7 +54,7 @@ impl Compare {
             println!("NOT THE SAME RUN: {difference}");
         }
         let noise = [&base, &new].iter().filter_map(|result| spread(&result.repeats)).fold(0.0, f64::max);
-        let comparison = Comparison { noise, pace: base.plan.pace };
+        let comparison = Comparison { noise, floors: Floors::of(&base, &new), pace: base.plan.pace };
         println!("figure            base          new   change   95 % interval      verdict");
         let verdicts = comparison.print(&Seconds::of(&base.repeats), &Seconds::of(&new.repeats), &FIGURES);
         // Of many operations one is soon worse by chance: they are told, and do not decide.
@@ -62,6 +63,7 @@ impl Compare {
             println!("{name}");
             comparison.print(&old, &now, &FIGURES_OF_OPERATIONS);
         }
+        comparison.floors.tell();
         if noise > 0.0 {
             println!(
                 "repeats of the same run differ by up to {:.1} % in p50: less than that is no change",
@@ -75,6 +77,7 @@ impl Compare {
 /// What decides whether a change is one.
 struct Comparison {
     noise: f64,
+    floors: Floors,
     pace: Pace,
 }
 
@@ -84,7 +87,8 @@ impl Comparison {
         let ratios = new.ratios(old, figures);
         let (before, after) = (old.estimates(figures), new.estimates(figures));
         let line = |(i, figure): (usize, &Figure)| {
-            let verdict = verdict(*figure, &ratios[i], self.noise, self.pace);
+            let noise = self.noise.max(self.floors.of_figure(*figure));
+            let verdict = verdict(*figure, &ratios[i], noise, self.pace);
             let interval = ratios[i].interval.map_or("too few intervals".to_owned(), |(low, high)| {
                 format!("{:+.1} to {:+.1} %", change(low), change(high))
             });
@@ -99,6 +103,32 @@ impl Comparison {
             verdict
         };
         figures.iter().enumerate().map(line).collect()
+    }
+}
+
+/// What A/A runs say, of the noisier one of the two results; figures without one are not there.
+struct Floors(Vec<(Figure, f64)>);
+
+impl Floors {
+    fn of(base: &ResultFile, new: &ResultFile) -> Self {
+        let both = floors(base, &FIGURES).into_iter().zip(floors(new, &FIGURES));
+        let noisier = FIGURES.iter().zip(both).filter_map(|(figure, (base, new))| {
+            Some((*figure, base.into_iter().chain(new).reduce(f64::max)?))
+        });
+        Self(noisier.collect())
+    }
+
+    fn of_figure(&self, figure: Figure) -> f64 {
+        self.0.iter().find(|(name, _)| *name == figure).map_or(0.0, |(_, floor)| *floor)
+    }
+
+    fn tell(&self) {
+        if self.0.is_empty() {
+            return;
+        }
+        let told = self.0.iter().map(|(figure, floor)| format!("{} {:.1} %", figure.name(), floor * 100.0));
+        let told: Vec<String> = told.collect();
+        println!("noise floor (A/A): {}: less than that is no change", told.join(", "));
     }
 }
 

@@ -17,8 +17,8 @@ const WARMUP_MAX_S: f64 = 5.0;
 /// The database, and the suite's parameters.
 #[derive(clap::Args, Clone)]
 pub(super) struct Place {
-    /// postgres://user@host/database, mysql://…, sqlite:FILE or noop:.
-    #[arg(long, value_name = "URL")]
+    /// postgres://user@host/database, mysql://…, sqlite:FILE or noop:; nothing has to be installed for the default.
+    #[arg(long, value_name = "URL", default_value = "sqlite:tidemill-bench.db")]
     target: String,
     /// A parameter of the suite; `list` shows them.
     #[arg(short, long = "parameter", value_name = "NAME=VALUE", value_parser = pair)]
@@ -135,10 +135,15 @@ impl Load {
         let defaults = suite.defaults();
         let clients = self.clients.or(defaults.clients).unwrap_or(1);
         let mut place = self.place.clone();
-        if let Some(scale) = &self.scale
-            && suite.parameters().iter().any(|parameter| parameter.name == "scale")
-        {
+        // Scripts of the command line have it as a variable.
+        if let Some(scale) = self.scale.as_ref().filter(|_| !self.is_files()) {
             place.parameters.push(("scale".to_owned(), scale.clone()));
+        }
+        if self.mode.is_some() && !suite.has_modes() {
+            return Err(Error::usage(format!(
+                "suite {} sends no scripts, so -M has nothing to change (`tidemill bench list` shows its parameters)",
+                suite.name()
+            )));
         }
         let mut context = place.context(suite.as_ref(), clients)?;
         context.mode = self.mode.unwrap_or(context.mode);
@@ -181,12 +186,17 @@ impl Load {
         Ok(if self.constant { Pace::Constant(rate) } else { Pace::Poisson(rate) })
     }
 
-    fn suite(&self) -> Result<Box<dyn Suite>> {
+    /// Rather than the name of one suite.
+    fn is_files(&self) -> bool {
         let is_file = |argument: &String| {
             let path = argument.rsplit_once('@').map_or(argument.as_str(), |(path, _)| path);
             std::path::Path::new(path).is_file() || std::path::Path::new(argument).is_file()
         };
-        if self.what.len() == 1 && !is_file(&self.what[0]) {
+        self.what.len() != 1 || is_file(&self.what[0])
+    }
+
+    fn suite(&self) -> Result<Box<dyn Suite>> {
+        if !self.is_files() {
             if let Some((name, value)) = self.variables.first() {
                 return Err(Error::usage(format!(
                     "-D {name}={value} is for script files; a suite has parameters: -p {name}={value}"
@@ -239,6 +249,10 @@ impl Suite for Files {
 
     fn parameters(&self) -> &[Parameter] {
         &[]
+    }
+
+    fn has_modes(&self) -> bool {
+        true
     }
 
     fn prepare(&self, _: &Context) -> Result<()> {

@@ -29,6 +29,9 @@ pub(super) struct Run {
     /// Run this often; the spread tells the noise of the machine.
     #[arg(long, default_value_t = 1, value_name = "N")]
     repeats: usize,
+    /// Run everything twice, by turns, and tell how far the two are apart: the noise floor of this machine (A/A).
+    #[arg(long)]
+    aa: bool,
     /// Exit with 3 unless the result meets this: "p99 < 50ms and skipped = 0".
     #[arg(long, value_name = "CONDITIONS")]
     threshold: Vec<String>,
@@ -49,7 +52,8 @@ impl Run {
         let thresholds =
             self.threshold.iter().map(|text| Threshold::parse(text)).collect::<Result<Vec<_>>>()?;
         interrupt::listen().map_err(|error| Error::usage(error.to_string()))?;
-        let mut result = experiment.measure(self.repeats.max(1), self.progress)?;
+        let mut result =
+            experiment.measure(Repeats { count: self.repeats, is_aa: self.aa }, self.progress)?;
         result.settings = self.load.place.settings.iter().cloned().collect();
         let path = self.output.unwrap_or_else(|| default_path(&result));
         result.write(&path)?;
@@ -77,9 +81,17 @@ fn default_path(result: &ResultFile) -> PathBuf {
     Path::new("bench-results").join(format!("{}-{}.json", name.trim_matches('-'), result.started_at_unix_s))
 }
 
+/// How often a run is made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Repeats {
+    pub count: usize,
+    /// Each once more, with the same seed.
+    pub is_aa: bool,
+}
+
 impl Experiment {
     /// Checks, runs, checks again. An error means that there is nothing worth keeping.
-    pub fn measure(&self, repeats: usize, progress_s: u64) -> Result<ResultFile> {
+    pub fn measure(&self, repeats: Repeats, progress_s: u64) -> Result<ResultFile> {
         let Experiment { suite, context, plan } = self;
         let mut result = ResultFile::new(suite.name(), TargetRecord::of(&context.target)?, plan);
         let recorded = |(name, value): (&String, &String)| (name.clone(), without_passwords(value));
@@ -92,34 +104,45 @@ impl Experiment {
             _ => error,
         };
         result.checks = suite.validate(context, false).map_err(hint)?;
-        if let Some(failed) = result.checks.iter().find(|check| !check.passed) {
+        let failed = result.checks.iter().find(|check| !check.passed);
+        if let Some(failed) = failed.filter(|_| !suite.measures_beside_wrong_answers()) {
             return Err(Error::Wrong(format!(
                 "the answers are wrong before the run: {}: {}",
                 failed.name, failed.detail
             )));
         }
         result.floor_cpu_us = self.floor();
-        let workload = suite.workload(context)?;
-        for repeat in 0..repeats {
-            let plan = Plan { seed: plan.seed.wrapping_add(repeat as u64), ..plan.clone() };
-            let mut watcher = Watch::new(progress_s, suite.name(), &plan, &context.target);
-            let outcome = run(Arc::clone(&workload), &plan, Some(&context.target), &mut |p| watcher.show(p))
-                .map_err(hint)?;
-            result.figures = suite.figures(context, &outcome)?;
-            let is_cut = outcome.incomplete.is_some();
-            result.repeats.push(outcome);
-            if is_cut {
-                break;
-            }
-        }
+        self.repeat(repeats, progress_s, &mut result).map_err(hint)?;
         result.memory_max_bytes = memory_max_bytes();
         // After a run that was cut short the server may be gone; what was measured is kept all the same.
         match suite.validate(context, true) {
             Ok(checks) => result.checks.extend(checks),
-            Err(_) if result.repeats.iter().any(|outcome| outcome.incomplete.is_some()) => {}
+            Err(_) if result.outcomes().any(|outcome| outcome.incomplete.is_some()) => {}
             Err(error) => return Err(error),
         }
         Ok(result)
+    }
+
+    /// Until one is cut short.
+    fn repeat(&self, repeats: Repeats, progress_s: u64, result: &mut ResultFile) -> Result<()> {
+        let Experiment { suite, context, plan } = self;
+        let workload = suite.workload(context)?;
+        for repeat in 0..repeats.count.max(1) {
+            let plan = Plan { seed: plan.seed.wrapping_add(repeat as u64), ..plan.clone() };
+            let kept = [Some(&mut result.repeats), repeats.is_aa.then_some(&mut result.again)];
+            for kept in kept.into_iter().flatten() {
+                let mut watcher = Watch::new(progress_s, suite.name(), &plan, &context.target);
+                let outcome =
+                    run(Arc::clone(&workload), &plan, Some(&context.target), &mut |p| watcher.show(p))?;
+                result.figures = suite.figures(context, &outcome)?;
+                let is_cut = outcome.incomplete.is_some();
+                kept.push(outcome);
+                if is_cut {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
     }
 
     /// CPU of the generator an operation, µs, measured against a target that does nothing.

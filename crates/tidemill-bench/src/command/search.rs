@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::exit;
 use super::load::Load;
+use super::run::Repeats;
 use crate::error::{Error, Result};
 use crate::figure::ms;
 use crate::interrupt;
@@ -77,7 +78,7 @@ impl Search {
     fn attempt(&self, rate: f64, threshold: &Threshold) -> Result<(ResultFile, Vec<String>)> {
         let mut load = self.load.clone();
         load.vary("rate", &rate.to_string())?;
-        let mut result = load.experiment()?.measure(1, 0)?;
+        let mut result = load.experiment()?.measure(Repeats { count: 1, is_aa: false }, 0)?;
         result.settings = load.place.settings.iter().cloned().collect();
         let mut missed = Vec::new();
         for outcome in &result.repeats {

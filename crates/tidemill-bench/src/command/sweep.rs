@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::exit;
 use super::load::Load;
-use super::run::write_page;
+use super::run::{Repeats, write_page};
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::report::matrix::Matrix;
@@ -54,7 +54,8 @@ impl Sweep {
             if self.prepare {
                 experiment.suite.prepare(&experiment.context)?;
             }
-            let mut result = experiment.measure(self.repeats.max(1), self.progress)?;
+            let mut result =
+                experiment.measure(Repeats { count: self.repeats, is_aa: false }, self.progress)?;
             result.settings = load.place.settings.iter().cloned().collect();
             result.point.clone_from(point);
             eprintln!("{} of {}: {}", i + 1, points.len(), described(&result));

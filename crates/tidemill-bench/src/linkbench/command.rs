@@ -4,8 +4,8 @@ use super::csv_stream::CsvStream;
 use super::explain::explain;
 use super::original;
 use super::request::Requests;
-use super::schema::Schema;
 use super::settings::{Settings, Sources};
+use super::shard::Shards;
 use super::suite::{drop_tables, fill};
 use super::validate::validate;
 use crate::error::{Error, Result};
@@ -158,25 +158,27 @@ impl Plan {
 impl Ddl {
     fn run(&self) -> Result<bool> {
         let settings = self.sources.settings()?;
-        let schema = Schema::new(&settings.properties, Target::open(&self.target)?.dialect())?;
-        println!("-- before the load");
-        schema.create_tables().iter().for_each(|statement| println!("{statement};"));
-        println!("-- after the load");
-        let next = schema.restart_nodes(settings.graph.counts.ids().end);
-        next.iter().chain(&schema.finish()).for_each(|statement| println!("{statement};"));
+        let shards = Shards::new(&settings.properties, Target::open(&self.target)?.dialect())?;
+        for schema in shards.schemas() {
+            println!("-- before the load");
+            schema.create_tables().iter().for_each(|statement| println!("{statement};"));
+            println!("-- after the load");
+            let next = schema.restart_nodes(settings.graph.counts.ids().end);
+            next.iter().chain(&schema.finish()).for_each(|statement| println!("{statement};"));
+        }
         Ok(true)
     }
 }
 
 impl Output {
-    fn open(&self, settings: &Settings) -> Result<(Target, Schema)> {
+    fn open(&self, settings: &Settings) -> Result<(Target, Shards)> {
         let url = match &self.target {
             Some(url) => url.clone(),
             None => url_of(settings)?,
         };
         let target = Target::open(&url)?;
-        let schema = Schema::new(&settings.properties, target.dialect())?;
-        Ok((target, schema))
+        let shards = Shards::new(&settings.properties, target.dialect())?;
+        Ok((target, shards))
     }
 
     fn say(&self, line: &str) {
@@ -207,16 +209,16 @@ impl Output {
 impl Load {
     fn run(&self) -> Result<bool> {
         let settings = self.sources.settings()?;
-        let (target, schema) = self.output.open(&settings)?;
+        let (target, shards) = self.output.open(&settings)?;
         if self.drop {
-            drop_tables(&target, &schema)?;
+            drop_tables(&target, &shards)?;
         }
         self.output.tell_settings(&settings);
         let loaded =
-            fill(&target, &settings, &schema, self.output.seed.unwrap_or(1), &|line| self.output.say(line))?;
+            fill(&target, &settings, &shards, self.output.seed.unwrap_or(1), &|line| self.output.say(line))?;
         original::load_log(&settings, &loaded).iter().for_each(|line| self.output.say(line));
         self.output.write_csv(&original::load_csv(&settings, &loaded))?;
-        let checks = validate(target.connect()?.as_mut(), &settings, &schema, true)?;
+        let checks = validate(target.connect()?.as_mut(), &settings, &shards, true)?;
         Ok(tell(&checks, &self.output))
     }
 }
@@ -224,9 +226,9 @@ impl Load {
 impl Request {
     fn run(&self) -> Result<bool> {
         let settings = self.sources.settings()?;
-        let (target, schema) = self.place.open(&settings)?;
+        let (target, shards) = self.place.open(&settings)?;
         self.place.tell_settings(&settings);
-        let requests = Arc::new(Requests::new(&target, &settings, &schema)?);
+        let requests = Arc::new(Requests::new(&target, &settings, &shards)?);
         let plan = requests.plan(self.place.seed.unwrap_or_else(|| super::now_ms() as u64))?;
         if plan.clients == 0 {
             self.place.say("no requesters, no request phase");
@@ -240,7 +242,7 @@ impl Request {
         result.repeats.push(outcome);
         result.memory_max_bytes = memory_max_bytes();
         if !self.no_validate && is_complete {
-            result.checks = validate(target.connect()?.as_mut(), &settings, &schema, false)?;
+            result.checks = validate(target.connect()?.as_mut(), &settings, &shards, false)?;
         }
         if self.place.original_log {
             tell(&result.checks, &self.place);
@@ -305,9 +307,9 @@ fn progress_lines(plan: &RunPlan, every: u64, say: impl Fn(&str)) -> impl FnMut(
 impl Validate {
     fn run(&self) -> Result<bool> {
         let settings = self.sources.settings()?;
-        let (target, schema) = self.output.open(&settings)?;
+        let (target, shards) = self.output.open(&settings)?;
         let mut connection: Box<dyn Connection> = target.connect()?;
-        let checks = validate(connection.as_mut(), &settings, &schema, self.fresh)?;
+        let checks = validate(connection.as_mut(), &settings, &shards, self.fresh)?;
         Ok(tell(&checks, &self.output))
     }
 }
@@ -315,8 +317,8 @@ impl Validate {
 impl Explain {
     fn run(&self) -> Result<bool> {
         let settings = self.sources.settings()?;
-        let (target, schema) = self.output.open(&settings)?;
-        for explained in explain(target.connect()?.as_mut(), &settings, &schema)? {
+        let (target, shards) = self.output.open(&settings)?;
+        for explained in explain(target.connect()?.as_mut(), &settings, &shards.schemas()[0])? {
             println!("{}", explained.title);
             explained.plan.iter().for_each(|line| println!("    {line}"));
         }

@@ -81,7 +81,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "bulk_insert_count",
     "bulk_insert_kb",
     "dbid",
-    "dbload",
     "debuglevel",
     "hdr_histogram_accuracy",
     "hdr_histogram_max_latency",

@@ -29,6 +29,8 @@ pub struct LoadPlan {
 /// What was loaded, and how long its parts took.
 #[derive(Debug, Default)]
 pub struct Loaded {
+    /// How often the whole graph was.
+    pub graphs: u64,
     pub nodes: u64,
     pub links: u64,
     pub counts: u64,
@@ -93,7 +95,7 @@ pub fn load(
         start,
         report,
     };
-    let total = Mutex::new(Loaded { loaders: plan.loaders, ..Loaded::default() });
+    let total = Mutex::new(Loaded { graphs: 1, loaders: plan.loaders, ..Loaded::default() });
     std::thread::scope(|scope| {
         let loaders = (0..plan.loaders).map(|_| scope.spawn(|| course.run(target, &total)));
         let loaders: Vec<_> = loaders.collect();
@@ -179,6 +181,14 @@ impl Course<'_> {
 }
 
 impl Loaded {
+    /// The graph once more, after this.
+    pub fn add(&mut self, next: &Loaded) {
+        self.merge(next);
+        self.graphs += next.graphs;
+        self.seconds += next.seconds;
+        self.loaders = next.loaders;
+    }
+
     fn merge(&mut self, other: &Loaded) {
         self.nodes += other.nodes;
         self.links += other.links;

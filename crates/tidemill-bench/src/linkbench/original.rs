@@ -26,7 +26,7 @@ pub fn load_log(settings: &Settings, loaded: &Loaded) -> Vec<String> {
     let is_hdr = is_hdr(settings);
     let mut lines: Vec<String> = load_lines(loaded).iter().map(|line| line.log(is_hdr)).collect();
     let ids = settings.graph.counts.ids();
-    let expected = ids.end - ids.start;
+    let expected = (ids.end - ids.start) * loaded.graphs as i64;
     let (nodes, links, counts, seconds) =
         (loaded.nodes, loaded.links, loaded.counts, loaded.seconds.max(1e-3));
     let a_node = |rows: u64| rows as f64 / expected as f64;

@@ -8,8 +8,8 @@ use super::compat::Compat;
 use super::distribution::{Distribution, Geometric};
 use super::id2::Id2;
 use super::mix::{Mix, Operation};
-use super::schema::Schema;
 use super::settings::Settings;
+use super::shard::Shards;
 use super::{Error, Result};
 use crate::run::{Client, Pace, Plan, Seat, Workload};
 use crate::target::Target;
@@ -19,7 +19,7 @@ use std::time::Duration;
 /// The workload: what requesters share. Nothing in it changes during a run.
 pub struct Requests {
     target: Target,
-    schema: Schema,
+    shards: Shards,
     settings: Settings,
     mix: Mix,
     link_reads: LinkAccess,
@@ -38,13 +38,15 @@ pub struct Requests {
     /// Each requester's own, besides that of the run.
     seed: Option<u64>,
     failures_max: i64,
+    /// After each write of a link its count is compared with its list: a test of the store, at the cost of the write.
+    checks_counts: bool,
 }
 
 const LIST_LIMIT: i64 = 10_000;
 const MULTIGET_MAX: i64 = 10_000;
 
 impl Requests {
-    pub fn new(target: &Target, settings: &Settings, schema: &Schema) -> Result<Self> {
+    pub fn new(target: &Target, settings: &Settings, shards: &Shards) -> Result<Self> {
         let (properties, compat) = (&settings.properties, settings.compat);
         let ids = settings.graph.counts.ids();
         let data = &settings.graph.data;
@@ -52,11 +54,6 @@ impl Requests {
         let history = properties.or("getlinklist_history", 0.0)? / 100.0;
         if !(0.0..=1.0).contains(&history) {
             return Err(properties.wrong("getlinklist_history", "is not a percentage".to_owned()));
-        }
-        if properties.or("check_count", false)? {
-            let message =
-                "is the original's debugging aid: counts are validated after a run instead".to_owned();
-            return Err(properties.wrong("check_count", message));
         }
         Ok(Requests {
             mix: Mix::new(properties)?,
@@ -73,7 +70,8 @@ impl Requests {
             seed: properties.optional::<i64>("request_random_seed")?.map(|seed| seed as u64),
             failures_max: properties.or("max_failed_requests", 0)?,
             target: target.clone(),
-            schema: schema.clone(),
+            shards: shards.clone(),
+            checks_counts: properties.or("check_count", false)?,
             settings: settings.clone(),
         })
     }

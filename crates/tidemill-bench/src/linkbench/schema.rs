@@ -8,8 +8,9 @@ use crate::target::Dialect;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schema {
     pub dialect: Dialect,
-    /// PostgreSQL only: elsewhere the database of the URL holds the tables.
-    namespace: String,
+    /// Where the tables are not in the database of the URL itself: a schema of PostgreSQL; of MySQL, where there are
+    /// several shards, another database.
+    namespace: Option<String>,
     links: String,
     counts: String,
     nodes: String,
@@ -36,7 +37,14 @@ enum DataType {
 const PARTITIONS_MAX: u32 = 1024;
 
 impl Schema {
+    /// Of the only shard.
+    #[cfg(test)]
     pub fn new(properties: &Properties, dialect: Dialect) -> Result<Self> {
+        Self::of_shard(properties, dialect, 0, 1)
+    }
+
+    /// Of shard `index` of `shards`.
+    pub fn of_shard(properties: &Properties, dialect: Dialect, index: usize, shards: usize) -> Result<Self> {
         let name = |key: &str, default: &str| {
             let name = properties.text(key).unwrap_or(default);
             let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
@@ -45,10 +53,6 @@ impl Schema {
             }
             Err(properties.wrong(key, format!("\"{name}\" is not a plain name")))
         };
-        if properties.or("dbcount", 1)? != 1 {
-            let message = "only 1 works: run one benchmark a database instead".to_owned();
-            return Err(properties.wrong("dbcount", message));
-        }
         let id_type = match properties.text("id_type").unwrap_or("bigint") {
             "bigint" => IdType::Bigint,
             "numeric" | "numeric(20)" => IdType::Numeric,
@@ -65,7 +69,7 @@ impl Schema {
         };
         Ok(Schema {
             dialect,
-            namespace: format!("{}0", name("dbprefix", "linkdb")?),
+            namespace: namespace(dialect, &name("dbprefix", "linkdb")?, index, shards),
             links: name("linktable", "linktable")?,
             counts: name("counttable", "counttable")?,
             nodes: name("nodetable", "nodetable")?,
@@ -95,25 +99,33 @@ impl Schema {
     }
 
     fn qualified(&self, table: &str) -> String {
-        match self.dialect {
-            Dialect::Postgres | Dialect::Noop => format!("{}.{table}", self.namespace),
-            Dialect::MySql | Dialect::Sqlite => table.to_owned(),
+        match &self.namespace {
+            Some(namespace) => format!("{namespace}.{table}"),
+            None => table.to_owned(),
         }
+    }
+
+    /// How it is told apart from other shards.
+    pub fn name(&self) -> &str {
+        self.namespace.as_deref().unwrap_or("the only shard")
     }
 
     /// Removes what an earlier run left.
     pub fn drop_tables(&self) -> Vec<String> {
-        [self.links(), self.counts(), self.nodes()]
-            .map(|table| format!("DROP TABLE IF EXISTS {table}"))
-            .to_vec()
+        let tables = [self.links(), self.counts(), self.nodes()];
+        // MySQL drops nothing from a database that is not there.
+        let drops = tables.map(|table| format!("DROP TABLE IF EXISTS {table}"));
+        self.create_namespace().into_iter().chain(drops).collect()
+    }
+
+    /// In MySQL the same statement makes a database.
+    fn create_namespace(&self) -> Option<String> {
+        self.namespace.as_ref().map(|name| format!("CREATE SCHEMA IF NOT EXISTS {name}"))
     }
 
     /// The tables before the load.
     pub fn create_tables(&self) -> Vec<String> {
-        let mut statements = Vec::new();
-        if self.dialect == Dialect::Postgres {
-            statements.push(format!("CREATE SCHEMA IF NOT EXISTS {}", self.namespace));
-        }
+        let mut statements = Vec::from_iter(self.create_namespace());
         statements.extend([self.create_links(), self.create_counts(), self.create_nodes()]);
         if self.dialect == Dialect::Postgres && self.partitions > 1 {
             let (links, all) = (self.links(), self.partitions);
@@ -246,6 +258,15 @@ impl Schema {
     }
 }
 
+fn namespace(dialect: Dialect, prefix: &str, index: usize, shards: usize) -> Option<String> {
+    let is_inside = match dialect {
+        Dialect::Postgres | Dialect::Noop => true,
+        Dialect::MySql => shards > 1,
+        Dialect::Sqlite => false,
+    };
+    is_inside.then(|| format!("{prefix}{index}"))
+}
+
 fn partitions(properties: &Properties, dialect: Dialect) -> Result<u32> {
     let partitions = properties.or("partitions", 1)?;
     let most = if dialect == Dialect::Sqlite { 1 } else { PARTITIONS_MAX };
@@ -290,7 +311,6 @@ mod tests {
         let message = |definition: &str, dialect| schema(&[definition], dialect).unwrap_err().to_string();
         assert!(message("partitions=16", Dialect::Sqlite).contains("16 is not between 1 and 1 here"));
         assert!(message("fillfactor=80", Dialect::MySql).contains("PostgreSQL's only"));
-        assert!(message("dbcount=2", Dialect::Postgres).contains("only 1 works"));
         assert!(message("linktable=a;b", Dialect::Postgres).contains("not a plain name"));
     }
 }

@@ -81,6 +81,8 @@ pub trait Store {
     fn list_links(&mut self, query: &ListQuery) -> Result<usize>;
     /// Visible links of an id and type.
     fn count_links(&mut self, id1: i64, link_type: i64) -> Result<i64>;
+    /// An error if the count of an id and type is not the number of its visible links.
+    fn check_count(&mut self, id1: i64, link_type: i64) -> Result<()>;
     /// A row of the last MULTIGET or list.
     fn link(&self, row: usize) -> Link;
     /// When the row's link was written.

@@ -2,8 +2,8 @@
 
 use super::load::{LoadPlan, Loaded, load};
 use super::request::Requests;
-use super::schema::Schema;
 use super::settings::{Settings, Sources};
+use super::shard::Shards;
 use super::validate::validate;
 use crate::error::{Error, Result};
 use crate::run::Workload;
@@ -60,10 +60,10 @@ impl LinkBench {
         Ok(sources.settings()?)
     }
 
-    fn with_schema(&self, context: &Context) -> Result<(Settings, Schema)> {
+    fn with_shards(&self, context: &Context) -> Result<(Settings, Shards)> {
         let settings = self.settings(context)?;
-        let schema = Schema::new(&settings.properties, context.target.dialect())?;
-        Ok((settings, schema))
+        let shards = Shards::new(&settings.properties, context.target.dialect())?;
+        Ok((settings, shards))
     }
 }
 
@@ -81,43 +81,46 @@ impl Suite for LinkBench {
     }
 
     fn prepare(&self, context: &Context) -> Result<()> {
-        let (settings, schema) = self.with_schema(context)?;
-        drop_tables(&context.target, &schema)?;
-        fill(&context.target, &settings, &schema, context.seed, &|line| eprintln!("{line}")).map(|_| ())
+        let (settings, shards) = self.with_shards(context)?;
+        drop_tables(&context.target, &shards)?;
+        fill(&context.target, &settings, &shards, context.seed, &|line| eprintln!("{line}")).map(|_| ())
     }
 
     fn workload(&self, context: &Context) -> Result<Arc<dyn Workload>> {
-        let (settings, schema) = self.with_schema(context)?;
-        Ok(Arc::new(Requests::new(&context.target, &settings, &schema)?))
+        let (settings, shards) = self.with_shards(context)?;
+        Ok(Arc::new(Requests::new(&context.target, &settings, &shards)?))
     }
 
     fn validate(&self, context: &Context, _: bool) -> Result<Vec<Check>> {
-        let (settings, schema) = self.with_schema(context)?;
+        let (settings, shards) = self.with_shards(context)?;
         // Earlier runs have changed the graph: its totals are those of the plan right after the load only.
-        validate(context.target.connect()?.as_mut(), &settings, &schema, false)
+        validate(context.target.connect()?.as_mut(), &settings, &shards, false)
     }
 }
 
 /// Removes the tables of an earlier load.
-pub fn drop_tables(target: &Target, schema: &Schema) -> Result<()> {
-    execute(target, &schema.drop_tables())
+pub fn drop_tables(target: &Target, shards: &Shards) -> Result<()> {
+    shards.schemas().iter().try_for_each(|schema| execute(target, &schema.drop_tables()))
 }
 
-/// Makes the tables, fills them, and builds their indexes.
+/// Makes the tables, fills them, and builds their indexes, one shard after the other.
 pub fn fill(
     target: &Target,
     settings: &Settings,
-    schema: &Schema,
+    shards: &Shards,
     seed: u64,
     report: &(dyn Fn(&str) + Sync),
 ) -> Result<Loaded> {
-    let plan = LoadPlan::new(settings, schema.dialect, seed)?;
-    execute(target, &schema.create_tables())?;
-    let loaded = load(target, settings, schema, &plan, report)?;
-    report("building indexes");
-    execute(target, &schema.restart_nodes(settings.graph.counts.ids().end))?;
-    execute(target, &schema.finish())?;
-    Ok(loaded)
+    let plan = LoadPlan::new(settings, target.dialect(), seed)?;
+    let mut all = Loaded::default();
+    for schema in shards.schemas() {
+        execute(target, &schema.create_tables())?;
+        all.add(&load(target, settings, schema, &plan, report)?);
+        report("building indexes");
+        execute(target, &schema.restart_nodes(settings.graph.counts.ids().end))?;
+        execute(target, &schema.finish())?;
+    }
+    Ok(all)
 }
 
 fn execute(target: &Target, statements: &[String]) -> Result<()> {

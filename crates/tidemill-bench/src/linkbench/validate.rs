@@ -2,6 +2,7 @@
 
 use super::schema::Schema;
 use super::settings::Settings;
+use super::shard::Shards;
 use crate::error::Result;
 use crate::suite::Check;
 use crate::target::{Connection, Dialect};
@@ -11,6 +12,24 @@ const LINKS_EACH_MAX: i64 = 20_000_000;
 
 /// After a load the totals are those of the plan as well; after requests only the invariants hold.
 pub fn validate(
+    connection: &mut dyn Connection,
+    settings: &Settings,
+    shards: &Shards,
+    is_fresh: bool,
+) -> Result<Vec<Check>> {
+    let mut checks = Vec::new();
+    for schema in shards.schemas() {
+        let of_shard = validate_shard(connection, settings, schema, is_fresh)?;
+        let is_one_of_several = shards.schemas().len() > 1;
+        checks.extend(of_shard.into_iter().map(|check| match is_one_of_several {
+            true => Check { name: format!("{}: {}", schema.name(), check.name), ..check },
+            false => check,
+        }));
+    }
+    Ok(checks)
+}
+
+fn validate_shard(
     connection: &mut dyn Connection,
     settings: &Settings,
     schema: &Schema,

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::chart;
 use super::matrix::{Matrix, SHOWN, Shown};
+use super::noise::floors;
 use super::plot::escaped;
 use super::remark::{remarks, warnings};
 use super::text;
@@ -78,7 +79,9 @@ fn sentence(text: &str) -> String {
 fn cards(out: &mut String, result: &ResultFile) {
     let estimates = Seconds::of(&result.repeats).estimates(&CARDS);
     out.push_str("<div class=\"cards\">\n");
-    for (figure, Estimate { value, interval }) in CARDS.iter().zip(estimates) {
+    for ((figure, Estimate { value, interval }), floor) in
+        CARDS.iter().zip(estimates).zip(floors(result, &CARDS))
+    {
         let (name, unit, show): (_, _, fn(f64) -> String) = match figure {
             Figure::Rate => ("throughput".to_owned(), "/s", |value| format!("{value:.1}")),
             Figure::Missed => ("late or skipped".to_owned(), "%", |value| format!("{value:.2}")),
@@ -86,9 +89,10 @@ fn cards(out: &mut String, result: &ResultFile) {
         };
         let range = interval
             .map_or("too short to tell".to_owned(), |(low, high)| format!("{} to {}", show(low), show(high)));
+        let noise = floor.map(|floor| format!("<br>noise ± {:.1} %", floor * 100.0)).unwrap_or_default();
         let _ = writeln!(
             out,
-            "<div><span>{name}</span><b>{} <small>{unit}</small></b><span>{range}</span></div>",
+            "<div><span>{name}</span><b>{} <small>{unit}</small></b><span>{range}{noise}</span></div>",
             show(value)
         );
     }

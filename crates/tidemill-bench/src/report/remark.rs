@@ -1,9 +1,10 @@
 //! What a reader of the figures must know: what the generator cost, and what speaks against the figures.
 
+use super::noise;
 use crate::figure::ms;
 use crate::result::ResultFile;
 use crate::run::Outcome;
-use crate::stats::Seconds;
+use crate::stats::{Figure, Seconds};
 
 /// Above this share of its processors the generator is suspected to measure itself.
 const CPU_SHARE_MAX: f64 = 0.75;
@@ -83,6 +84,15 @@ pub fn warnings(result: &ResultFile) -> Vec<String> {
         found.push(format!(
             "not steady: responses changed by {:+.0} % from the first third to the last",
             drift * 100.0
+        ));
+    }
+    for (figure, change) in
+        noise::differences(result, &[Figure::Mean, Figure::Quantile(0.5), Figure::Quantile(0.95)])
+    {
+        found.push(format!(
+            "this machine is not quiet: the same run twice differs by {:+.1} % in {}, beyond chance",
+            change * 100.0,
+            figure.name()
         ));
     }
     found

@@ -1,5 +1,6 @@
 //! The report of one result as text.
 
+use super::noise::floors;
 use super::remark::{remarks, warnings};
 use crate::figure::{ms, percent};
 use crate::histogram::Histogram;
@@ -103,18 +104,31 @@ fn operations(out: &mut String, result: &ResultFile) {
 /// With intervals, over all repeats.
 fn figures(out: &mut String, result: &ResultFile) {
     let seconds = Seconds::of(&result.repeats);
-    let figures =
-        [Figure::Rate, Figure::Mean, Figure::Quantile(0.5), Figure::Quantile(0.95), Figure::Quantile(0.99)];
-    put(out, "\nfigure        value      95 % interval");
-    for (figure, Estimate { value, interval }) in figures.iter().zip(seconds.estimates(&figures)) {
+    let mut figures = vec![
+        Figure::Rate,
+        Figure::Mean,
+        Figure::Quantile(0.5),
+        Figure::Quantile(0.95),
+        Figure::Quantile(0.99),
+    ];
+    // Nothing is late, or skipped, without a limit.
+    figures.extend(result.plan.limit_ms.map(|_| Figure::Missed));
+    let floors = floors(result, &figures);
+    let noise_head = if result.again.is_empty() { "" } else { "noise (A/A)" };
+    put(out, format!("\nfigure        value      {:<24}  {noise_head}", "95 % interval").trim_end());
+    for (i, (figure, Estimate { value, interval })) in
+        figures.iter().zip(seconds.estimates(&figures)).enumerate()
+    {
         let show = |value: f64| match figure {
             Figure::Rate => format!("{value:.1}/s"),
+            Figure::Missed => format!("{value:.3} %"),
             _ => format!("{} ms", ms(value)),
         };
         let range = interval.map_or("too few intervals to tell".to_owned(), |(low, high)| {
             format!("{} to {}", show(low), show(high))
         });
-        put(out, &format!("{:<10}{:>14}  {range}", figure.name(), show(value)));
+        let noise = floors[i].map(|floor| format!("± {:.1} %", floor * 100.0)).unwrap_or_default();
+        put(out, format!("{:<10}{:>14}  {range:<24}  {noise}", figure.name(), show(value)).trim_end());
     }
 }
 

@@ -255,6 +255,7 @@ impl ScriptClient<'_> {
             return Err(self.in_script(step, "\\gset and \\aset are not allowed in pipeline mode"));
         }
         let query = step.query.as_ref().expect("an SQL command has its query");
+        self.rows.keep_last_rows(matches!(fetch, Fetch::Last(_)));
         if self.workload.mode == Mode::Simple {
             query.filled(&self.variables, &mut self.sql);
             match is_fetched {
@@ -307,18 +308,16 @@ impl ScriptClient<'_> {
 
     fn fetch(&mut self, step: &Step, fetch: &Fetch) -> Result<()> {
         let rows = self.rows.len();
-        let (prefix, row) = match fetch {
+        let prefix = match fetch {
             Fetch::Drop => return Ok(()),
             Fetch::One(_) if rows != 1 => {
                 return Err(self.in_script(step, &format!("\\gset: expected one row, got {rows}")));
             }
-            Fetch::One(prefix) => (prefix, 0),
-            Fetch::Last(_) if rows == 0 => return Ok(()),
-            Fetch::Last(prefix) => (prefix, rows - 1),
+            Fetch::One(prefix) | Fetch::Last(prefix) => prefix,
         };
-        for column in 0..self.rows.columns() {
-            let name = format!("{prefix}{}", self.rows.name(column).unwrap_or_default());
-            match self.rows.text(row, column) {
+        for (name, value) in self.rows.take_last_rows() {
+            let name = format!("{prefix}{name}");
+            match value {
                 Some(text) => self.variables.set_text(&name, &text),
                 None => self.variables.set(&name, Value::Null),
             }

@@ -39,7 +39,7 @@ pub enum Fetch {
     Drop,
     /// `\gset prefix`: exactly one row.
     One(String),
-    /// `\aset prefix`: the last row, if there is one.
+    /// `\aset prefix`: the last row of each result that has one.
     Last(String),
 }
 
@@ -303,11 +303,6 @@ impl<'a> Parser<'a> {
         let prefix = words.first().copied().unwrap_or_default().to_owned();
         match self.commands.last_mut().map(|command| &mut command.action) {
             Some(Action::Sql(sql)) if sql.fetch == Fetch::Drop => {
-                if name == "aset" && sql.text.contains(';') {
-                    return wrong(
-                        "\\aset after statements that are joined by \\; is not supported".to_owned(),
-                    );
-                }
                 sql.fetch = if name == "gset" { Fetch::One(prefix) } else { Fetch::Last(prefix) };
                 Ok(())
             }

@@ -5,7 +5,9 @@
 //! summary = "order entry"
 //! prepare = ["schema.sql"]            # :parameters are put in
 //!
-//! [parameters.scale]
+//! workload = "linkbench"              # a built-in suite instead of scripts: its tables, its work, its checks
+//!
+//! [parameters.scale]                  # of a built-in suite: other defaults
 //! default = 1
 //! help = "thousands of customers"
 //!
@@ -33,7 +35,7 @@ use serde::Deserialize;
 
 use crate::error::{Error, Result};
 use crate::figure::nearest;
-use crate::run::Workload;
+use crate::run::{Outcome, Workload};
 use crate::script::{Script, Scripts, Variables, evaluate_text, fill};
 use crate::suite::{Check, Context, Defaults, Parameter, Suite};
 
@@ -41,6 +43,8 @@ pub struct Folder {
     name: String,
     folder: PathBuf,
     file: File,
+    /// What is done instead of scripts.
+    built_in: Option<Box<dyn Suite>>,
     parameters: Vec<Parameter>,
     scripts: Vec<Script>,
 }
@@ -55,12 +59,25 @@ struct File {
     prepare: Vec<String>,
     #[serde(default)]
     parameters: BTreeMap<String, ParameterEntry>,
+    workload: Option<String>,
     #[serde(default)]
     script: Vec<ScriptEntry>,
     #[serde(default)]
     check: Vec<CheckEntry>,
     #[serde(default)]
     defaults: Defaults,
+}
+
+impl File {
+    /// The suite that stands in the place of scripts; there must be one of the two.
+    fn built_in(&self) -> std::result::Result<Option<Box<dyn Suite>>, String> {
+        match (&self.workload, self.script.is_empty()) {
+            (Some(name), true) => super::built_in(name).map(Some).ok_or_else(|| unknown_workload(name)),
+            (Some(_), false) => Err("there is a workload and a [[script]] in it: one of them".to_owned()),
+            (None, true) => Err("there is no [[script]] and no workload in it".to_owned()),
+            (None, false) => Ok(None),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -105,9 +122,8 @@ impl Folder {
         let path = folder.join("suite.toml");
         let text = std::fs::read_to_string(&path).map_err(|error| Error::file(&path, error))?;
         let file: File = toml::from_str(&text).map_err(|error| Error::usage(explained(&path, &error)))?;
-        if file.script.is_empty() {
-            return Err(Error::usage(format!("{}: there is no [[script]] in it", path.display())));
-        }
+        let wrong = |what: String| Error::usage(format!("{}: {what}", path.display()));
+        let built_in = file.built_in().map_err(wrong)?;
         let read = |entry: &ScriptEntry| {
             let path = folder.join(&entry.file);
             let text = std::fs::read_to_string(&path).map_err(|error| Error::file(&path, error))?;
@@ -115,15 +131,11 @@ impl Folder {
             Ok(script.named(entry.name.as_ref().unwrap_or(&entry.file)))
         };
         let scripts = file.script.iter().map(read).collect::<Result<Vec<_>>>()?;
-        let parameter = |(name, entry): (&String, &ParameterEntry)| {
-            let default = entry.default.as_str().map_or_else(|| entry.default.to_string(), str::to_owned);
-            Parameter { name: name.clone(), default, help: entry.help.clone() }
-        };
-        let parameters = file.parameters.iter().map(parameter).collect();
+        let parameters = parameters(&file.parameters, built_in.as_deref()).map_err(wrong)?;
         let base = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         let own_name = base.file_name().map(|name| name.to_string_lossy().into_owned());
         let name = file.name.clone().or(own_name).unwrap_or_else(|| "suite".to_owned());
-        Ok(Folder { name, folder: folder.to_owned(), file, parameters, scripts })
+        Ok(Folder { name, folder: folder.to_owned(), file, built_in, parameters, scripts })
     }
 
     fn variables(context: &Context) -> Variables {
@@ -133,6 +145,40 @@ impl Folder {
         }
         variables
     }
+}
+
+/// The file's own, or those of the built-in suite with other defaults.
+fn parameters(
+    entries: &BTreeMap<String, ParameterEntry>,
+    built_in: Option<&dyn Suite>,
+) -> std::result::Result<Vec<Parameter>, String> {
+    let default = |entry: &ParameterEntry| {
+        entry.default.as_str().map_or_else(|| entry.default.to_string(), str::to_owned)
+    };
+    let Some(suite) = built_in else {
+        let own =
+            |(name, entry): (&String, &ParameterEntry)| Parameter::new(name, default(entry), &entry.help);
+        return Ok(entries.iter().map(own).collect());
+    };
+    let mut parameters = suite.parameters().to_vec();
+    for (name, entry) in entries {
+        let near = nearest(name, suite.parameters().iter().map(|parameter| parameter.name.as_str()));
+        let Some(known) = parameters.iter_mut().find(|parameter| parameter.name == *name) else {
+            let hint = near.map(|near| format!("; did you mean \"{near}\"?")).unwrap_or_default();
+            return Err(format!("workload {} has no parameter \"{name}\"{hint}", suite.name()));
+        };
+        known.default = default(entry);
+        if !entry.help.is_empty() {
+            known.help.clone_from(&entry.help);
+        }
+    }
+    Ok(parameters)
+}
+
+fn unknown_workload(name: &str) -> String {
+    let all = super::all();
+    let names: Vec<&str> = all.iter().map(|suite| suite.name()).collect();
+    format!("\"{name}\" is no workload (there are {})", names.join(", "))
 }
 
 /// TOML's own message tells the position; a key that is nearly right is named.
@@ -161,10 +207,29 @@ impl Suite for Folder {
     }
 
     fn defaults(&self) -> Defaults {
-        self.file.defaults.clone()
+        let own = self.file.defaults.clone();
+        match &self.built_in {
+            Some(suite) => own.or(suite.defaults()),
+            None => own,
+        }
+    }
+
+    fn has_modes(&self) -> bool {
+        self.built_in.as_ref().is_none_or(|suite| suite.has_modes())
+    }
+
+    fn measures_beside_wrong_answers(&self) -> bool {
+        self.built_in.as_ref().is_some_and(|suite| suite.measures_beside_wrong_answers())
+    }
+
+    fn figures(&self, context: &Context, outcome: &Outcome) -> Result<BTreeMap<String, f64>> {
+        self.built_in.as_ref().map_or_else(|| Ok(BTreeMap::new()), |suite| suite.figures(context, outcome))
     }
 
     fn prepare(&self, context: &Context) -> Result<()> {
+        if let Some(suite) = &self.built_in {
+            suite.prepare(context)?;
+        }
         let mut connection = context.target.connect()?;
         for file in &self.file.prepare {
             let path = self.folder.join(file);
@@ -175,6 +240,9 @@ impl Suite for Folder {
     }
 
     fn workload(&self, context: &Context) -> Result<Arc<dyn Workload>> {
+        if let Some(suite) = &self.built_in {
+            return suite.workload(context);
+        }
         Ok(Arc::new(Scripts {
             scripts: self.scripts.clone(),
             target: context.target.clone(),
@@ -184,10 +252,13 @@ impl Suite for Folder {
     }
 
     fn validate(&self, context: &Context, is_after: bool) -> Result<Vec<Check>> {
+        let mut checks = match &self.built_in {
+            Some(suite) => suite.validate(context, is_after)?,
+            None => Vec::new(),
+        };
         let mut connection = context.target.connect()?;
         let variables = Self::variables(context);
         let now = if is_after { When::After } else { When::Before };
-        let mut checks = Vec::new();
         for check in
             self.file.check.iter().filter(|check| check.when.as_ref().is_none_or(|when| *when == now))
         {

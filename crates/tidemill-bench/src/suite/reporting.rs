@@ -16,11 +16,15 @@ const SCRIPTS: [(&str, &str); 3] = [
     ("reporting3", include_str!("reporting/3.sql")),
 ];
 
-const TABLES: &str = "
-    CREATE TABLE pgbench_lookup1 (id bigint NOT NULL, data text, CONSTRAINT pk_pgbench_lookup1 PRIMARY KEY (id));
-    CREATE TABLE pgbench_lookup2 (id bigint NOT NULL, data text, CONSTRAINT pk_pgbench_lookup2 PRIMARY KEY (id));
-    CREATE TABLE pgbench_reporting (id bigint NOT NULL, d1 text, fk1 bigint NOT NULL, fk2 bigint NOT NULL,
-        v1 numeric(8,4), v2 int, d2 text, CONSTRAINT pk_pgbench_reporting PRIMARY KEY (id)";
+/// Names and columns; those that are looked up come first.
+const TABLES: [(&str, &str); 3] = [
+    ("pgbench_lookup1", "id bigint NOT NULL, data text"),
+    ("pgbench_lookup2", "id bigint NOT NULL, data text"),
+    (
+        "pgbench_reporting",
+        "id bigint NOT NULL, d1 text, fk1 bigint NOT NULL, fk2 bigint NOT NULL, v1 numeric(8,4), v2 int, d2 text",
+    ),
+];
 const FOREIGN_KEYS: &str = ",
         CONSTRAINT fk_pgbench_reporting_fk1 FOREIGN KEY (fk1) REFERENCES pgbench_lookup1 (id),
         CONSTRAINT fk_pgbench_reporting_fk2 FOREIGN KEY (fk2) REFERENCES pgbench_lookup2 (id)";
@@ -50,7 +54,7 @@ impl Default for Reporting {
                     2,
                     "100,000 rows each; 10 and 20 rows of the tables that are looked up",
                 ),
-                Parameter::new("keys", "yes", "foreign keys and indexes on them: yes or no"),
+                Parameter::new("keys", "yes", "primary and foreign keys, and indexes on them: yes or no"),
             ],
         }
     }
@@ -117,6 +121,10 @@ impl Suite for Reporting {
         Defaults { rate: Some("1/client".into()), limit: Some("500ms".to_owned()), ..Defaults::default() }
     }
 
+    fn has_modes(&self) -> bool {
+        true
+    }
+
     fn prepare(&self, context: &Context) -> Result<()> {
         let scale = scale(context)?;
         let has_keys = match context.text("keys")? {
@@ -125,16 +133,14 @@ impl Suite for Reporting {
             other => return Err(Error::usage(format!("parameter \"keys\" is yes or no, not \"{other}\""))),
         };
         let mut connection = context.target.connect()?;
-        let drops = [
-            "DROP VIEW IF EXISTS pgbench_view",
-            "DROP TABLE IF EXISTS pgbench_reporting",
-            "DROP TABLE IF EXISTS pgbench_lookup1",
-            "DROP TABLE IF EXISTS pgbench_lookup2",
-        ];
-        for statement in drops {
-            connection.execute(statement)?;
+        connection.execute("DROP VIEW IF EXISTS pgbench_view")?;
+        for (table, _) in TABLES.iter().rev() {
+            connection.execute(&format!("DROP TABLE IF EXISTS {table}"))?;
         }
-        connection.execute(&format!("{TABLES}{});", if has_keys { FOREIGN_KEYS } else { "" }))?;
+        for (table, columns) in TABLES {
+            connection
+                .execute(&format!("CREATE TABLE {table} ({columns}{})", constraints(table, has_keys)))?;
+        }
         load(connection.as_mut(), scale, context.seed)?;
         if has_keys {
             connection.execute(INDEXES)?;
@@ -175,6 +181,14 @@ impl Suite for Reporting {
         let found = format!("{} groups, {right} of them right", rows.len());
         let n = wanted.len();
         Ok(vec![Check::equal("query 1 by the seed", found, format!("{n} groups, {n} of them right"))])
+    }
+}
+
+fn constraints(table: &str, has_keys: bool) -> String {
+    match (table, has_keys) {
+        (_, false) => String::new(),
+        ("pgbench_reporting", true) => format!(", CONSTRAINT pk_{table} PRIMARY KEY (id){FOREIGN_KEYS}"),
+        (_, true) => format!(", CONSTRAINT pk_{table} PRIMARY KEY (id)"),
     }
 }
 

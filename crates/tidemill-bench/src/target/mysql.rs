@@ -1,6 +1,7 @@
 //! The MySQL protocol, version 4.1: MySQL and MariaDB.
 
 mod connect;
+mod rsa;
 mod session;
 mod value;
 mod wire;

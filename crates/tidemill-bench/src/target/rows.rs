@@ -15,7 +15,12 @@ pub struct Rows {
     bytes: Vec<u8>,
     /// Of the columns; empty where nobody asked the database for them.
     names: Arc<[String]>,
+    /// Where they are wanted: the last rows of the results before this one, of the same text.
+    earlier: Option<Vec<NamedValue>>,
 }
+
+/// The name of a column, and a value; none is NULL.
+pub type NamedValue = (String, Option<String>);
 
 /// Databases with typed answers give numbers; a number may also come as text.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -33,11 +38,37 @@ pub enum Cell {
 impl Rows {
     /// Forgets the rows, keeps the memory, except that of an answer that was unusually large: each client has such a buffer.
     pub fn start(&mut self, columns: usize) {
+        if let Some(mut earlier) = self.earlier.take() {
+            earlier.extend(self.last_row());
+            self.earlier = Some(earlier);
+        }
         self.columns = columns;
         self.cells.clear();
         self.cells.shrink_to(CELLS_KEPT);
         self.bytes.clear();
         self.bytes.shrink_to(BYTES_KEPT);
+    }
+
+    /// Begins with none. From here on the last row of each result is kept, or that of the final one alone.
+    pub fn keep_last_rows(&mut self, of_each: bool) {
+        self.start(0);
+        self.earlier = of_each.then(Vec::new);
+    }
+
+    /// What was kept, result by result.
+    pub fn take_last_rows(&mut self) -> Vec<NamedValue> {
+        let mut kept = self.earlier.take().unwrap_or_default();
+        kept.extend(self.last_row());
+        kept
+    }
+
+    fn last_row(&self) -> Vec<NamedValue> {
+        let Some(row) = self.len().checked_sub(1) else { return Vec::new() };
+        let value = |column| {
+            let name = self.name(column).unwrap_or_default().to_owned();
+            (name, self.text(row, column).map(Cow::into_owned))
+        };
+        (0..self.columns).map(value).collect()
     }
 
     pub(crate) fn set_names(&mut self, names: impl Into<Arc<[String]>>) {

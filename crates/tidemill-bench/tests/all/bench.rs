@@ -1,7 +1,8 @@
 //! The program itself, through the launcher among the examples.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 pub struct Ran {
     pub code: i32,
@@ -14,10 +15,15 @@ pub fn bench(folder: &Path, arguments: &[&str]) -> Ran {
     finished(command(folder, arguments).output().unwrap())
 }
 
-pub fn command(folder: &Path, arguments: &[&str]) -> Command {
+fn command(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(launcher());
     command.current_dir(folder).args(arguments).env_remove("PGPASSWORD");
     command
+}
+
+/// Starts one that goes on while the test does something else; `finished` gets its output.
+pub fn started(folder: &Path, arguments: &[&str]) -> Child {
+    command(folder, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 pub fn finished(output: Output) -> Ran {
@@ -25,6 +31,15 @@ pub fn finished(output: Output) -> Ran {
         code: output.status.code().unwrap_or(-1),
         out: String::from_utf8_lossy(&output.stdout).into_owned(),
         err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// Looks again and again, for as long as a busy machine may need.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

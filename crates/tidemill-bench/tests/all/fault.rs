@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::bench::{bench, command, finished, result, write};
+use crate::bench::{bench, finished, result, started, until, write};
 use crate::postgres::Postgres;
 
 /// The stop is seen in the percentiles, because response times count from the intended starts: 10 percent of the
@@ -14,27 +14,9 @@ fn a_stalled_server_shows() {
     let script = write(dir.path(), "one.sql", "select 1;\n");
     let path = dir.path().join("r.json");
     let path = path.to_str().unwrap();
-    let arguments = [
-        "run",
-        &script,
-        "--target",
-        &server.url(),
-        "-c",
-        "4",
-        "-R",
-        "100",
-        "-T",
-        "20s",
-        "--warmup",
-        "0",
-        "-P",
-        "1",
-        "-o",
-        path,
-    ];
-    let mut child = command(dir.path(), &arguments);
-    let child =
-        child.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let url = server.url();
+    let arguments = ["run", &script, "--target", &url, "-c", "4", "-R", "100", "-T", "20s", "--warmup", "0"];
+    let child = started(dir.path(), &[&arguments[..], &["-P", "1", "-o", path]].concat());
     wait_for_sessions(&server, 4);
     std::thread::sleep(Duration::from_secs(3));
     server.signal("STOP");
@@ -53,14 +35,10 @@ fn a_stalled_server_shows() {
 }
 
 fn wait_for_sessions(server: &Postgres, sessions: i64) {
-    let deadline = Instant::now() + Duration::from_secs(30);
     let target = tidemill_bench::target::Target::open(&server.url()).unwrap();
     let mut connection = target.connect().unwrap();
     let sql = "select count(*) from pg_stat_activity where application_name = 'tidemill bench' and pid <> pg_backend_pid()";
-    while connection.query_int(sql).unwrap() < sessions {
-        assert!(Instant::now() < deadline, "the run did not begin");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until("the run begins", || connection.query_int(sql).unwrap() >= sessions);
 }
 
 #[test]
@@ -70,27 +48,9 @@ fn a_server_that_dies_leaves_an_incomplete_result() {
     let script = write(dir.path(), "one.sql", "select 1;\n");
     let path = dir.path().join("r.json");
     let path = path.to_str().unwrap();
-    let arguments = [
-        "run",
-        &script,
-        "--target",
-        &server.url(),
-        "-c",
-        "2",
-        "-R",
-        "200",
-        "-T",
-        "60s",
-        "--warmup",
-        "0",
-        "-P",
-        "0",
-        "-o",
-        path,
-    ];
-    let mut child = command(dir.path(), &arguments);
-    let child =
-        child.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let url = server.url();
+    let arguments = ["run", &script, "--target", &url, "-c", "2", "-R", "200", "-T", "60s", "--warmup", "0"];
+    let child = started(dir.path(), &[&arguments[..], &["-P", "0", "-o", path]].concat());
     wait_for_sessions(&server, 2);
     std::thread::sleep(Duration::from_secs(2));
     server.signal("KILL");
@@ -112,25 +72,9 @@ fn ctrl_c_keeps_what_was_measured() {
     let script = write(dir.path(), "one.sql", "select 1;\n");
     let path = dir.path().join("r.json");
     let path = path.to_str().unwrap();
-    let arguments = [
-        "run",
-        &script,
-        "--target",
-        "sqlite::memory:",
-        "-R",
-        "100",
-        "-T",
-        "60s",
-        "--warmup",
-        "0",
-        "-P",
-        "1",
-        "-o",
-        path,
-    ];
-    let mut child = command(dir.path(), &arguments);
-    let mut child =
-        child.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let arguments =
+        ["run", &script, "--target", "sqlite::memory:", "-R", "100", "-T", "60s", "--warmup", "0"];
+    let mut child = started(dir.path(), &[&arguments[..], &["-P", "1", "-o", path]].concat());
     // The first line of progress says that it runs.
     let mut first = String::new();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stderr.as_mut().unwrap()), &mut first)
@@ -222,21 +166,16 @@ fn passwords_are_sent_as_the_server_wants_them() {
     admin.query_value("select pg_reload_conf()").unwrap();
     let url = |user: &str| format!("postgres://{user}@127.0.0.1:{}/postgres", server.port);
     // The reload is not instant: wrong passwords are refused once it is there.
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while tidemill_bench::target::Target::open(&url("plain:wrong")).unwrap().connect().is_ok() {
-        assert!(Instant::now() < deadline);
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let connect = |user: &str| tidemill_bench::target::Target::open(&url(user)).unwrap().connect();
+    until("the rules are read", || connect("plain:wrong").is_err());
     for right in ["md5er:one", "scrammer:p%40ss%3Aw%2Frd", "plain:three"] {
-        let connected = tidemill_bench::target::Target::open(&url(right)).unwrap().connect();
+        let connected = connect(right);
         assert!(connected.is_ok(), "{right}: {:?}", connected.err());
     }
     for wrong in ["md5er:x", "scrammer:x", "plain:x"] {
-        let error =
-            tidemill_bench::target::Target::open(&url(wrong)).unwrap().connect().err().unwrap().to_string();
+        let error = connect(wrong).err().unwrap().to_string();
         assert!(error.contains("password authentication failed"), "{error}");
     }
-    let error =
-        tidemill_bench::target::Target::open(&url("plain")).unwrap().connect().err().unwrap().to_string();
+    let error = connect("plain").err().unwrap().to_string();
     assert!(error.contains("asks for the password of \"plain\""), "{error}");
 }

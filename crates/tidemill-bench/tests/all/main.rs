@@ -5,8 +5,10 @@
 mod bench;
 mod browser;
 mod fault;
+mod federation;
 mod linkbench;
 mod mariadb;
+mod mysql;
 mod pgbench;
 mod postgres;
 mod suite;

@@ -3,15 +3,14 @@
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+
+use crate::bench::until;
 
 pub struct MariaDb {
     process: Child,
     port: u16,
     _dir: tempfile::TempDir,
 }
-
-const START_MAX: Duration = Duration::from_secs(60);
 
 impl MariaDb {
     /// A fresh server on a free port, whose root has no password; none when there is no MariaDB here, and then says so.
@@ -49,12 +48,10 @@ impl MariaDb {
             .spawn()
             .unwrap();
         let mut server = MariaDb { process, port, _dir: dir };
-        let deadline = Instant::now() + START_MAX;
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        until("MariaDB starts", || {
             assert_eq!(server.process.try_wait().unwrap(), None, "MariaDB ended before it was ready");
-            assert!(Instant::now() < deadline, "MariaDB did not start in {START_MAX:?}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+            TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
         Some(server)
     }
 

@@ -150,6 +150,32 @@ fn late_skipped_mean_and_lag_agree() {
     );
 }
 
+/// `\\aset` takes the last row of each result that has one; pgbench leaves the same variables.
+#[test]
+fn variables_come_from_joined_statements() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "select 1 as a, 2 as b union all select 3, 4 order by 1 \\; select 5 as a where false \\; select 6 as c, 7 as b\n\
+                \\aset p_\n\\set sum :p_a * 100 + :p_c\ninsert into seen values (:sum, :p_b);\n";
+    let script = write(dir.path(), "joined.sql", text);
+    let server = Postgres::start();
+    let sqlite = format!("sqlite:{}", dir.path().join("j.db").display());
+    for url in [Some(sqlite), server.as_ref().map(Postgres::url)].into_iter().flatten() {
+        let target = tidemill_bench::target::Target::open(&url).unwrap();
+        let mut connection = target.connect().unwrap();
+        connection.execute("create table seen (sum int, b int)").unwrap();
+        let once = ["--closed", "-t", "1", "--warmup", "0", "-P", "0", "--target", &url];
+        let ran = bench(dir.path(), &[&["run", &script][..], &once].concat());
+        assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+        let mut rows = 1;
+        if let Some(server) = server.as_ref().filter(|server| server.url() == url) {
+            server.pgbench(&["-t", "1", "-f", &script]);
+            rows = 2;
+        }
+        let same = "select count(*) from seen where sum = 306 and b = 7";
+        assert_eq!(connection.query_int(same).unwrap(), rows, "{url}");
+    }
+}
+
 #[test]
 fn pipelines_and_weights_work_in_scripts() {
     let Some(server) = Postgres::start() else { return };

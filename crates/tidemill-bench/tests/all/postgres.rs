@@ -4,15 +4,14 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+
+use crate::bench::until;
 
 pub struct Postgres {
     process: Child,
     pub port: u16,
     _dir: tempfile::TempDir,
 }
-
-const START_MAX: Duration = Duration::from_secs(60);
 
 impl Postgres {
     /// A fresh cluster on a free port; none when there is no PostgreSQL 15 here, and then says so.
@@ -91,19 +90,15 @@ impl Postgres {
     }
 
     fn wait_until_up(&mut self) {
-        let deadline = Instant::now() + START_MAX;
-        while Command::new("pg_isready")
-            .args(["-q", "-h", "127.0.0.1", "-p", &self.port.to_string()])
-            .status()
-            .map_or_else(
-                |_| TcpStream::connect(("127.0.0.1", self.port)).is_err(),
-                |status| !status.success(),
-            )
-        {
+        let port = self.port.to_string();
+        until("PostgreSQL starts", || {
             assert_eq!(self.process.try_wait().unwrap(), None, "PostgreSQL ended before it was ready");
-            assert!(Instant::now() < deadline, "PostgreSQL did not start in {START_MAX:?}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            let asked = Command::new("pg_isready").args(["-q", "-h", "127.0.0.1", "-p", &port]).status();
+            asked.map_or_else(
+                |_| TcpStream::connect(("127.0.0.1", self.port)).is_ok(),
+                |status| status.success(),
+            )
+        });
     }
 }
 

@@ -78,6 +78,56 @@ fn a_folder_is_a_suite() {
     assert!(missed.out.contains("MISSED: count.p50 < 1ns: it is "), "{}", missed.out);
 }
 
+/// A built-in workload with other defaults, a table and a check of its own; nothing but a file is needed to run it.
+#[test]
+fn a_folder_may_have_a_built_in_workload() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("small");
+    std::fs::create_dir(&folder).unwrap();
+    let suite = |parameter: &str| {
+        format!(
+            "workload = \"reporting\"\nprepare = [\"more.sql\"]\n[parameters.{parameter}]\ndefault = 1\n
+             [[check]]\nname = \"rows\"\nsql = \"select count(*) from pgbench_lookup1\"\nequals = \":scale * 10\"\n
+             [defaults]\nclients = 2\n"
+        )
+    };
+    write(&folder, "suite.toml", &suite("scale"));
+    write(&folder, "more.sql", "create table more as select :scale as scale;");
+    let prepared = bench(dir.path(), &["prepare", "small"]);
+    assert_eq!(prepared.code, 0, "{}", prepared.err);
+    let run =
+        ["run", "small", "--closed", "-t", "3", "--warmup", "0", "-P", "0", "-L", "10s", "-o", "r.json"];
+    let ran = bench(dir.path(), &run);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    for part in
+        ["small on sqlite:tidemill-bench.db", "right: rows: 10", "right: query 1 by the seed", "missed "]
+    {
+        assert!(ran.out.contains(part), "{part}: {}", ran.out);
+    }
+    let found = result(dir.path().join("r.json").to_str().unwrap());
+    assert_eq!((found.plan.clients, found.parameters["scale"].as_str()), (2, "1"));
+    let refused = |text: &str| {
+        write(&folder, "suite.toml", text);
+        bench(dir.path(), &["prepare", "small"]).err
+    };
+    let message = refused(&suite("scala"));
+    assert!(message.contains("has no parameter \"scala\"; did you mean \"scale\"?"), "{message}");
+    let message = refused("workload = \"x\"");
+    assert!(message.contains("\"x\" is no workload (there are reporting, "), "{message}");
+    let message = refused("workload = \"streams\"\n[[script]]\nfile = \"a\"");
+    assert!(message.contains("one of them"), "{message}");
+}
+
+#[test]
+fn options_that_change_nothing_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |more: &[&str]| bench(dir.path(), &[&["run", "streams", "--closed"], more].concat());
+    let ran = run(&["-M", "prepared"]);
+    assert!(ran.code == 1 && ran.err.contains("-M has nothing to change"), "{}", ran.err);
+    let ran = run(&["-s", "3"]);
+    assert!(ran.code == 1 && ran.err.contains("suite streams has no parameter \"scale\""), "{}", ran.err);
+}
+
 #[test]
 fn an_unknown_key_has_a_position_and_a_suggestion() {
     let dir = tempfile::tempdir().unwrap();
@@ -251,6 +301,29 @@ fn a_rate_is_found_and_results_are_compared() {
     assert!(better.code == 0 && better.out.contains("better"), "{}", better.out);
 }
 
+/// Twice the same: no figure is better or worse, and each has a floor.
+#[test]
+fn an_aa_run_tells_the_noise_floor() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = write(dir.path(), "work.sql", "\\sleep 10 ms\n");
+    let closed =
+        ["--target", "noop:", "--closed", "-T", "6s", "--warmup", "0", "-P", "0", "--aa", "-o", "a.json"];
+    let ran = bench(dir.path(), &[&["run", &script][..], &closed].concat());
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let found = result(dir.path().join("a.json").to_str().unwrap());
+    assert_eq!((found.repeats.len(), found.again.len()), (1, 1));
+    for figure in ["rate", "mean", "p50"] {
+        let line = ran.out.lines().find(|line| line.starts_with(figure)).unwrap();
+        let (_, floor) = line.split_once("± ").unwrap_or_else(|| panic!("{}", ran.out));
+        let floor: f64 = floor.strip_suffix(" %").unwrap().parse().unwrap();
+        assert!(floor < 100.0, "{line}");
+    }
+    let compared = bench(dir.path(), &["compare", "a.json", "a.json", "--check"]);
+    assert_eq!(compared.code, 0, "{}", compared.out);
+    assert!(compared.out.contains("noise floor (A/A): rate "), "{}", compared.out);
+    assert!(!compared.out.contains("worse") && !compared.out.contains("better"), "{}", compared.out);
+}
+
 /// Streams made of triggers, where there are no streams: rows arrive once each, however they are sent.
 #[test]
 fn streams_are_counted() {
@@ -289,43 +362,4 @@ fn streams_are_counted() {
             assert!(found.figures["rows a second sent and acknowledged"] > 0.0);
         }
     }
-}
-
-/// Data in two databases under one PostgreSQL, and in none: the answers are the reference's.
-#[test]
-fn federation_is_checked() {
-    let dir = tempfile::tempdir().unwrap();
-    let run = |output: &str, more: &[&str]| {
-        let common = ["-p", "rows=20000", "-p", "sensors=50"];
-        let prepared = bench(dir.path(), &[&["prepare", "federation"][..], &common, more].concat());
-        assert_eq!(prepared.code, 0, "{}{}", prepared.out, prepared.err);
-        let verb = ["run", "federation", "--closed", "-t", "15", "--warmup", "0", "-P", "0", "-o", output];
-        let ran = bench(dir.path(), &[&verb[..], &common, more].concat());
-        assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
-        assert_eq!(ran.out.matches("\nright: ").count(), 15, "{}", ran.out);
-        // One system is the fastest everywhere; the legend has the mark too.
-        assert_eq!(ran.out.matches('⊙').count(), 16, "{}", ran.out);
-    };
-    let sqlite = format!("sqlite:{}", dir.path().join("f.db").display());
-    run("local.json", &["--target", &sqlite, "-p", "engine=local"]);
-    let missing = bench(dir.path(), &["prepare", "federation", "--target", &sqlite]);
-    assert!(missing.err.contains("parameter \"nodes\" says where the data are"), "{}", missing.err);
-    let Some(server) = crate::postgres::Postgres::start() else { return };
-    let admin = tidemill_bench::target::Target::open(&server.url()).unwrap();
-    let mut admin = admin.connect().unwrap();
-    for database in ["one", "two"] {
-        admin.execute(&format!("create database {database}")).unwrap();
-    }
-    let node = |database: &str| format!("postgres://postgres@127.0.0.1:{}/{database}", server.port);
-    let nodes = format!("nodes={},{}", node("one"), node("two"));
-    run("fdw.json", &["--target", &server.url(), "-p", &nodes, "-p", "engine=postgres_fdw"]);
-    let both = bench(dir.path(), &["report", "local.json", "fdw.json"]);
-    let row = both.out.lines().find(|line| line.starts_with("  join large aggregate")).unwrap();
-    assert!(both.out.contains("Scenario3: join large tables") && row.contains('⊙'), "{}", both.out);
-    // What an engine cannot do has no mark but N/A, and the others go on.
-    admin.execute("drop foreign table bench_unit cascade").unwrap();
-    let verb = ["run", "federation", "--closed", "-t", "15", "--warmup", "0", "-P", "0", "-p", "check=no"];
-    let place = ["--target", &server.url(), "-p", &nodes, "-p", "engine=postgres_fdw"];
-    let ran = bench(dir.path(), &[&verb[..], &place].concat());
-    assert_eq!((ran.code, ran.out.matches(" N/A\n").count()), (0, 3), "{}{}", ran.out, ran.err);
 }

@@ -3,6 +3,8 @@
 use super::*;
 use crate::linkbench::explain::explain;
 use crate::linkbench::settings::Sources;
+use crate::linkbench::shard::Shards;
+use crate::linkbench::suite::{drop_tables, fill};
 use crate::linkbench::test_server::{Server, each_target};
 use crate::linkbench::validate::validate;
 use crate::target::Rows;
@@ -16,19 +18,10 @@ fn settings(nodes: u64, definitions: &[&str]) -> Settings {
 const SMALL: &[&str] =
     &["nlinks_func=Zipf", "nlinks_shape=0.8", "nlinks_mean=5", "loaders=3", "loader_chunk_size=100"];
 
-fn run(server: &Server, settings: &Settings) -> (Loaded, Schema) {
-    let schema = Schema::new(&settings.properties, server.target().dialect()).unwrap();
-    let mut connection = server.target().connect().unwrap();
-    let mut execute = |statements: Vec<String>| {
-        for statement in statements {
-            connection.execute(&statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
-        }
-    };
-    execute([schema.drop_tables(), schema.create_tables()].concat());
-    let plan = LoadPlan::new(settings, schema.dialect, 7).unwrap();
-    let loaded = load(server.target(), settings, &schema, &plan, &|_| ()).unwrap();
-    execute([schema.finish(), schema.restart_nodes(settings.graph.counts.ids().end)].concat());
-    (loaded, schema)
+fn run(server: &Server, settings: &Settings) -> (Loaded, Shards) {
+    let shards = Shards::new(&settings.properties, server.target().dialect()).unwrap();
+    drop_tables(server.target(), &shards).unwrap();
+    (fill(server.target(), settings, &shards, 7, &|_| ()).unwrap(), shards)
 }
 
 /// Everything about the links that does not depend on the clock.
@@ -51,19 +44,20 @@ fn rows_are_as_planned_on_every_target() {
     let expected = settings.graph.plan();
     let prints = std::sync::Mutex::new(Vec::new());
     each_target(|server| {
-        let (loaded, schema) = run(server, &settings);
+        let (loaded, shards) = run(server, &settings);
+        let schema = &shards.schemas()[0];
         let written = (loaded.nodes as i64, loaded.links as i64, loaded.counts as i64);
         assert_eq!(written, (expected.nodes, expected.links, expected.counts), "{}", server.name());
         let mut connection = server.target().connect().unwrap();
-        let plans = explain(connection.as_mut(), &settings, &schema).unwrap();
+        let plans = explain(connection.as_mut(), &settings, schema).unwrap();
         assert!(plans.len() >= 4 && plans.iter().all(|explained| !explained.plan.is_empty()), "{plans:?}");
-        let checks = validate(connection.as_mut(), &settings, &schema, true).unwrap();
+        let checks = validate(connection.as_mut(), &settings, &shards, true).unwrap();
         assert!(
             checks.len() == 5 && checks.iter().all(|check| check.passed),
             "{}: {checks:?}",
             server.name()
         );
-        prints.lock().unwrap().push(fingerprint(server, &schema));
+        prints.lock().unwrap().push(fingerprint(server, schema));
     });
     let prints = prints.into_inner().unwrap();
     // One loader on SQLite, three elsewhere: the same rows.
@@ -99,10 +93,11 @@ fn a_super_node_is_split_over_loaders() {
 fn random_second_ids_are_distinct() {
     let server = Server::sqlite();
     let settings = settings(200, &[SMALL, &["randomid2max=5000"]].concat());
-    let (loaded, schema) = run(&server, &settings);
+    let (loaded, shards) = run(&server, &settings);
     assert_eq!(loaded.links as i64, settings.graph.plan().links);
     let mut connection = server.target().connect().unwrap();
-    let outside = format!("SELECT count(*) FROM {} WHERE id2 < 0 OR id2 >= 5000", schema.links());
+    let outside =
+        format!("SELECT count(*) FROM {} WHERE id2 < 0 OR id2 >= 5000", shards.schemas()[0].links());
     assert_eq!(connection.query_int(&outside).unwrap(), 0);
 }
 

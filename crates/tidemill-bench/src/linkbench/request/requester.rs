@@ -8,7 +8,10 @@ use crate::linkbench::id2::{EXISTS_FOR_ADD, EXISTS_FOR_DELETE, EXISTS_FOR_UPDATE
 use crate::linkbench::mix::Operation;
 use crate::linkbench::payload::{Payload, Purpose};
 use crate::linkbench::random::Random;
-use crate::linkbench::store::{FIRST_LINK_TYPE, Link, ListQuery, NODE_TYPE, Node, Removal, SqlStore, Store};
+use crate::linkbench::schema::Schema;
+use crate::linkbench::store::{
+    Detours, FIRST_LINK_TYPE, Link, ListQuery, NODE_TYPE, Node, Removal, SqlStore, Store,
+};
 use crate::linkbench::{compat::Compat, now_ms};
 use crate::run::{Client, Seat};
 use std::time::Duration;
@@ -16,10 +19,11 @@ use std::time::Duration;
 /// The state of one client. Buffers are used again from operation to operation.
 pub struct Requester<'a> {
     shared: &'a Requests,
-    store: SqlStore,
+    shards: Vec<Shard>,
+    /// The one that `next` has chosen.
+    shard: usize,
     random: Random,
     id2: Id2,
-    history: History,
     link_add: Payload,
     link_update: Payload,
     node_add: Payload,
@@ -33,6 +37,12 @@ pub struct Requester<'a> {
     is_from_history: bool,
     before: Before,
     tally: Tally,
+}
+
+/// A session with one of the schemas, and what was read there.
+struct Shard {
+    store: SqlStore,
+    history: History,
 }
 
 /// The ids of the last operations, for the modes that go on from them.
@@ -63,13 +73,16 @@ impl<'a> Requester<'a> {
         let mut random = Random::part(seat.seed, seat.index as u64);
         let motif_seed = random.below(i64::MAX) as u64;
         let payload = |purpose| Payload::new(&settings.properties, purpose, settings.compat, motif_seed);
-        let connection = shared.target.connect()?;
-        let store = SqlStore::new(connection, &settings.properties, &shared.schema, settings.compat)?;
+        let shard = |schema: &Schema| -> Result<Shard> {
+            let connection = shared.target.connect()?;
+            let store = SqlStore::new(connection, &settings.properties, schema, settings.compat)?;
+            Ok(Shard { store, history: History::new(settings.compat.history) })
+        };
         Ok(Requester {
-            store,
+            shards: shared.shards.schemas().iter().map(shard).collect::<Result<_>>()?,
+            shard: 0,
             random,
             id2: shared.id2(seat),
-            history: History::new(settings.compat.history),
             link_add: payload(Purpose::LinkAdd)?,
             link_update: payload(Purpose::LinkUpdate)?,
             node_add: payload(Purpose::NodeAdd)?,
@@ -122,8 +135,9 @@ impl<'a> Requester<'a> {
 
     fn choose_list(&mut self) {
         let limit = self.shared.list_limit;
-        self.is_from_history = self.random.chance(self.shared.history) && !self.history.is_empty();
-        if let (true, Some(entry)) = (self.is_from_history, self.history.any(&mut self.random)) {
+        let history = &self.shards[self.shard].history;
+        self.is_from_history = self.random.chance(self.shared.history) && !history.is_empty();
+        if let (true, Some(entry)) = (self.is_from_history, history.any(&mut self.random)) {
             let Entry { id1, link_type, time } = entry;
             self.list = ListQuery { id1, link_type, time_min: 0, time_max: time, offset: 1, limit };
             return;
@@ -134,35 +148,22 @@ impl<'a> Requester<'a> {
     }
 
     fn attempt(&mut self) -> Result<()> {
+        let store = &mut self.shards[self.shard].store;
         match self.operation {
             Operation::AddNode => {
                 self.node.time = now_ms() / 1_000;
-                self.store.add_node(&self.node)
+                store.add_node(&self.node)
             }
             Operation::UpdateNode => {
                 self.node.time = now_ms() / 1_000;
-                self.store.update_node(&self.node).map(|_| ())
+                store.update_node(&self.node).map(|_| ())
             }
-            Operation::DeleteNode => self.store.delete_node(NODE_TYPE, self.node.id).map(|_| ()),
-            Operation::GetNode => self.store.get_node(NODE_TYPE, self.node.id).map(|_| ()),
-            Operation::AddLink => {
-                self.link.time = now_ms();
-                self.store.add_link(&self.link).map(|_| ())
-            }
-            Operation::UpdateLink => {
-                self.link.time = now_ms();
-                let is_add = self.shared.update_adds;
-                let written =
-                    if is_add { self.store.add_link(&self.link) } else { self.store.update_link(&self.link) };
-                written.map(|_| ())
-            }
-            Operation::DeleteLink => {
-                let Link { id1, link_type, id2, .. } = self.link;
-                self.store.delete_link(id1, link_type, id2, Removal::Hide).map(|_| ())
-            }
-            Operation::CountLink => self.store.count_links(self.link.id1, self.link.link_type).map(|_| ()),
+            Operation::DeleteNode => store.delete_node(NODE_TYPE, self.node.id).map(|_| ()),
+            Operation::GetNode => store.get_node(NODE_TYPE, self.node.id).map(|_| ()),
+            Operation::AddLink | Operation::UpdateLink | Operation::DeleteLink => self.write_link(),
+            Operation::CountLink => store.count_links(self.link.id1, self.link.link_type).map(|_| ()),
             Operation::MultigetLink => {
-                let found = self.store.multiget(self.link.id1, self.link.link_type, &self.id2s)?;
+                let found = store.multiget(self.link.id1, self.link.link_type, &self.id2s)?;
                 self.tally.found += found as u64;
                 self.tally.not_found += if found == 0 { self.id2s.len() as u64 } else { 0 };
                 Ok(())
@@ -171,19 +172,45 @@ impl<'a> Requester<'a> {
         }
     }
 
+    fn write_link(&mut self) -> Result<()> {
+        let store = &mut self.shards[self.shard].store;
+        let Link { id1, link_type, id2, .. } = self.link;
+        if self.operation == Operation::DeleteLink {
+            store.delete_link(id1, link_type, id2, Removal::Hide)?;
+        } else {
+            self.link.time = now_ms();
+            let is_add = self.operation == Operation::AddLink || self.shared.update_adds;
+            if is_add {
+                store.add_link(&self.link)?
+            } else {
+                store.update_link(&self.link)?
+            };
+        }
+        if self.shared.checks_counts { store.check_count(id1, link_type) } else { Ok(()) }
+    }
+
     fn read_list(&mut self) -> Result<()> {
-        let rows = self.store.list_links(&self.list)?;
+        let Shard { store, history } = &mut self.shards[self.shard];
+        let rows = store.list_links(&self.list)?;
         self.tally.lists += 1;
         self.tally.lists_from_history += u64::from(self.is_from_history);
         self.tally.list_rows += rows as u64;
         let ListQuery { id1, link_type, limit, .. } = self.list;
         if rows as i64 >= limit && rows > 0 {
-            let time = self.store.link_time(rows - 1);
-            self.history.add(&mut self.random, Entry { id1, link_type, time });
+            let time = store.link_time(rows - 1);
+            history.add(&mut self.random, Entry { id1, link_type, time });
         } else if self.is_from_history {
-            self.history.remove(id1, link_type);
+            history.remove(id1, link_type);
         }
         Ok(())
+    }
+
+    /// Of all shards.
+    fn detours(&self) -> Detours {
+        self.shards.iter().map(|shard| shard.store.detours()).fold(Detours::default(), |all, one| Detours {
+            add_to_update: all.add_to_update + one.add_to_update,
+            update_to_add: all.update_to_add + one.update_to_add,
+        })
     }
 }
 
@@ -198,6 +225,7 @@ fn is_transient(error: &Error, compat: Compat) -> bool {
 
 impl Client for Requester<'_> {
     fn next(&mut self) -> Result<usize> {
+        self.shard = self.shared.shards.choose(&mut self.random);
         self.operation = self.shared.mix.choose(&mut self.random);
         match self.operation {
             Operation::AddNode => {
@@ -253,7 +281,7 @@ impl Client for Requester<'_> {
     }
 
     fn counters(&self) -> Vec<(String, u64)> {
-        let detours = self.store.detours();
+        let detours = self.detours();
         let tally = &self.tally;
         [
             ("links found", tally.found),

@@ -1,8 +1,8 @@
 //! Runs of the request phase.
 
 use super::*;
-use crate::linkbench::load::{LoadPlan, load};
 use crate::linkbench::settings::Sources;
+use crate::linkbench::suite::{drop_tables, fill};
 use crate::linkbench::test_server::{Server, each_target};
 use crate::linkbench::validate::validate;
 use crate::run::{Outcome, run};
@@ -14,22 +14,15 @@ fn settings(nodes: u64, definitions: &[&str]) -> Settings {
     Sources { nodes: Some(nodes), define, ..Sources::default() }.settings().unwrap()
 }
 
-fn loaded(server: &Server, settings: &Settings) -> Schema {
-    let schema = Schema::new(&settings.properties, server.target().dialect()).unwrap();
-    let mut connection = server.target().connect().unwrap();
-    for statement in [schema.drop_tables(), schema.create_tables()].concat() {
-        connection.execute(&statement).unwrap();
-    }
-    let plan = LoadPlan::new(settings, schema.dialect, 7).unwrap();
-    load(server.target(), settings, &schema, &plan, &|_| ()).unwrap();
-    for statement in [schema.finish(), schema.restart_nodes(settings.graph.counts.ids().end)].concat() {
-        connection.execute(&statement).unwrap();
-    }
-    schema
+fn loaded(server: &Server, settings: &Settings) -> Shards {
+    let shards = Shards::new(&settings.properties, server.target().dialect()).unwrap();
+    drop_tables(server.target(), &shards).unwrap();
+    fill(server.target(), settings, &shards, 7, &|_| ()).unwrap();
+    shards
 }
 
-fn requests(server: &Server, settings: &Settings, schema: &Schema) -> Arc<Requests> {
-    Arc::new(Requests::new(server.target(), settings, schema).unwrap())
+fn requests(server: &Server, settings: &Settings, shards: &Shards) -> Arc<Requests> {
+    Arc::new(Requests::new(server.target(), settings, shards).unwrap())
 }
 
 fn outcome(requests: Arc<Requests>, server: &Server) -> Outcome {
@@ -49,11 +42,11 @@ fn every_request_is_done_and_the_graph_holds_together() {
         for style in [&["link_update=upsert", "statements=literal", "never_change=true"][..], &[]] {
             let fixed = ["requesters=3", "requests=700", "getlinklist_history=0"];
             let settings = settings(500, &[SMALL, &fixed, style].concat());
-            let schema = loaded(server, &settings);
-            let outcome = outcome(requests(server, &settings, &schema), server);
+            let shards = loaded(server, &settings);
+            let outcome = outcome(requests(server, &settings, &shards), server);
             assert_eq!(processed(&outcome), 2_100, "{} {style:?} {:?}", server.name(), outcome.errors);
             let mut connection = server.target().connect().unwrap();
-            let checks = validate(connection.as_mut(), &settings, &schema, false).unwrap();
+            let checks = validate(connection.as_mut(), &settings, &shards, false).unwrap();
             assert!(checks.iter().all(|check| check.passed), "{} {style:?} {checks:?}", server.name());
             assert!(outcome.counters["links found"] > 0 && outcome.counters["list rows"] > 0);
         }
@@ -66,10 +59,10 @@ fn the_published_upsert_counts_twice() {
     let mut settings =
         settings(200, &[SMALL, &["requesters=1", "requests=2000", "link_update=upsert"]].concat());
     settings.compat = Compat::all();
-    let schema = loaded(&server, &settings);
-    outcome(requests(&server, &settings, &schema), &server);
+    let shards = loaded(&server, &settings);
+    outcome(requests(&server, &settings, &shards), &server);
     let mut connection = server.target().connect().unwrap();
-    let checks = validate(connection.as_mut(), &settings, &schema, false).unwrap();
+    let checks = validate(connection.as_mut(), &settings, &shards, false).unwrap();
     assert!(!checks[0].passed, "{checks:?}");
 }
 
@@ -77,8 +70,8 @@ fn the_published_upsert_counts_twice() {
 fn the_mix_is_within_three_sigma() {
     let server = Server::noop();
     let settings = settings(50_000, &["requesters=4", "requests=25000"]);
-    let schema = Schema::new(&settings.properties, server.target().dialect()).unwrap();
-    let requests = requests(&server, &settings, &schema);
+    let shards = Shards::new(&settings.properties, server.target().dialect()).unwrap();
+    let requests = requests(&server, &settings, &shards);
     let outcome = outcome(Arc::clone(&requests), &server);
     assert_eq!(processed(&outcome), 100_000);
     for operation in Operation::ALL {
@@ -114,8 +107,8 @@ fn long_lists_are_continued_as_often_as_asked() {
         "requests=3000",
     ];
     let settings = settings(10, &only_lists);
-    let schema = loaded(&server, &settings);
-    let mut requests = requests(&server, &settings, &schema);
+    let shards = loaded(&server, &settings);
+    let mut requests = requests(&server, &settings, &shards);
     Arc::get_mut(&mut requests).unwrap().list_limit = 10;
     let outcome = outcome(requests, &server);
     let share = outcome.counters["lists from history"] as f64 / outcome.counters["lists"] as f64;
@@ -130,11 +123,11 @@ fn failures_are_tolerated_up_to_their_number() {
     let rest = "updatenode=0 deletenode=0 requesters=1 requests=500";
     let mix: Vec<&str> = half.split(' ').chain(rest.split(' ')).collect();
     let all = settings(200, &[SMALL, &mix, &["max_failed_requests=-1"]].concat());
-    let schema = loaded(&server, &all);
+    let shards = loaded(&server, &all);
     let refuse = "CREATE TRIGGER t BEFORE INSERT ON nodetable BEGIN SELECT RAISE(ABORT, 'none today'); END";
     server.target().connect().unwrap().execute(refuse).unwrap();
     let outcome_of = |settings: &Settings| {
-        let requests = requests(&server, settings, &schema);
+        let requests = requests(&server, settings, &shards);
         run(requests.clone(), &requests.plan(3).unwrap(), None, &mut |_| ()).unwrap()
     };
     let outcome = outcome_of(&all);
@@ -150,8 +143,8 @@ fn failures_are_tolerated_up_to_their_number() {
 fn requests_of_the_warmup_do_not_count() {
     let settings = settings(100, &["requesters=2", "requests=1000", "warmup_time=1", "requestrate=2000"]);
     let server = Server::noop();
-    let schema = Schema::new(&settings.properties, server.target().dialect()).unwrap();
-    let outcome = outcome(requests(&server, &settings, &schema), &server);
+    let shards = Shards::new(&settings.properties, server.target().dialect()).unwrap();
+    let outcome = outcome(requests(&server, &settings, &shards), &server);
     assert_eq!(processed(&outcome), 2_000);
 }
 
@@ -159,7 +152,37 @@ fn requests_of_the_warmup_do_not_count() {
 fn rates_are_a_requester_s() {
     let settings = settings(100, &["requesters=4", "requestrate=500", "maxtime=7", "warmup_time=2"]);
     let server = Server::noop();
-    let schema = Schema::new(&settings.properties, server.target().dialect()).unwrap();
-    let plan = requests(&server, &settings, &schema).plan(1).unwrap();
+    let shards = Shards::new(&settings.properties, server.target().dialect()).unwrap();
+    let plan = requests(&server, &settings, &shards).plan(1).unwrap();
     assert_eq!((plan.pace, plan.clients, plan.time), (Pace::Poisson(2_000.0), 4, Duration::from_secs(7)));
+}
+
+/// Each shard has the whole graph; a store that miscounts is found at once.
+#[test]
+fn shards_are_asked_by_share_and_counts_are_checked() {
+    each_target(|server| {
+        let several: &[&str] = match server.name() {
+            "SQLite" => &[],
+            _ => &["dbcount=2", "dbload=25,75"],
+        };
+        let fixed = ["requesters=2", "requests=500", "check_count=true"];
+        let settings = settings(300, &[SMALL, &fixed, several].concat());
+        let shards = loaded(server, &settings);
+        let mut connection = server.target().connect().unwrap();
+        let fresh = validate(connection.as_mut(), &settings, &shards, true).unwrap();
+        assert!(
+            fresh.iter().all(|check| check.passed) && fresh.len() == 5 * shards.schemas().len(),
+            "{fresh:?}"
+        );
+        outcome(requests(server, &settings, &shards), server);
+        let checks = validate(connection.as_mut(), &settings, &shards, false).unwrap();
+        assert!(checks.iter().all(|check| check.passed), "{} {checks:?}", server.name());
+        for schema in shards.schemas() {
+            connection.execute(&format!("UPDATE {} SET count = count + 1", schema.counts())).unwrap();
+        }
+        let requests = requests(server, &settings, &shards);
+        let outcome = run(requests.clone(), &requests.plan(5).unwrap(), None, &mut |_| ()).unwrap();
+        let why = outcome.incomplete.unwrap();
+        assert!(why.contains("of its links are visible"), "{why}");
+    });
 }

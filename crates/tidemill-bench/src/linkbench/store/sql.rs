@@ -290,6 +290,17 @@ impl Store for SqlStore {
         Ok(self.rows.int(0, 0).unwrap_or(0))
     }
 
+    fn check_count(&mut self, id1: i64, link_type: i64) -> Result<()> {
+        self.run(Which::CompareCount, &[id1, link_type, id1, link_type].map(Value::Int))?;
+        let (count, visible) = (self.rows.int(0, 0).unwrap_or(0), self.rows.int(0, 1).unwrap_or(0));
+        if count == visible {
+            return Ok(());
+        }
+        Err(Error::Wrong(format!(
+            "the count of id {id1} and type {link_type} is {count}, and {visible} of its links are visible"
+        )))
+    }
+
     /// Columns: id1, id2, link_type, visibility, data, version, time.
     fn link(&self, row: usize) -> Link {
         let int = |column| self.rows.int(row, column).unwrap_or_default();

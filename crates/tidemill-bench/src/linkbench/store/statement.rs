@@ -18,6 +18,7 @@ pub enum Which {
     ExpungeLink,
     ListLinks,
     GetCount,
+    CompareCount,
     UpsertCount,
     ChangeCount,
     AddNode,
@@ -168,7 +169,7 @@ pub fn begin(dialect: Dialect) -> &'static str {
 }
 
 /// In the order of [`Which`].
-fn templates(schema: &Schema, compat: Compat) -> [String; 14] {
+fn templates(schema: &Schema, compat: Compat) -> [String; 15] {
     let (links, counts, nodes) = (schema.links(), schema.counts(), schema.nodes());
     let dialect = schema.dialect;
     let insert = format!(
@@ -194,6 +195,11 @@ fn templates(schema: &Schema, compat: Compat) -> [String; 14] {
              AND visibility = 1 ORDER BY time DESC LIMIT ? OFFSET ?"
         ),
         format!("SELECT count FROM {counts} WHERE id = ? AND link_type = ?"),
+        // One statement, so that both numbers are of one snapshot.
+        format!(
+            "SELECT coalesce((SELECT count FROM {counts} WHERE id = ? AND link_type = ?), 0), \
+             (SELECT count(*) FROM {links} WHERE id1 = ? AND link_type = ? AND visibility = 1)"
+        ),
         upsert_count(schema),
         format!(
             "UPDATE {counts} SET count = count + ?, version = version + 1, time = ? WHERE id = ? AND link_type = ?"

@@ -25,7 +25,7 @@ pub(super) struct Layout {
 
 impl Layout {
     pub fn of(context: &Context) -> Result<Layout> {
-        let engine = one_of("engine", context.text("engine")?, &["tidemill", "postgres_fdw", "local"])?;
+        let engine = engine(context.text("engine")?, context.text("nodes")?)?;
         let open = |url: &str| Target::open(url.trim());
         let urls: Vec<&str> =
             context.text("nodes")?.split(',').filter(|url| !url.trim().is_empty()).collect();
@@ -163,6 +163,15 @@ impl Layout {
         connection
             .execute(&format!("create or replace view bench_hist as {}", parts.join(" union all ")))
             .map(drop)
+    }
+}
+
+/// What stands in front of the nodes; without any, all is in the target.
+pub(super) fn engine(given: &str, nodes: &str) -> Result<&'static str> {
+    match one_of("engine", given, &["auto", "tidemill", "postgres_fdw", "local"])? {
+        "auto" if nodes.trim().is_empty() => Ok("local"),
+        "auto" => Ok("tidemill"),
+        named => Ok(named),
     }
 }
 

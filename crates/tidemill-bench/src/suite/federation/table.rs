@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::queries::{QUERIES, SCENARIOS};
+use super::schema;
 use crate::figure::ms;
 use crate::result::ResultFile;
 use crate::run::{Outcome, Tally};
@@ -54,10 +55,13 @@ pub fn table(results: &[ResultFile]) -> Option<String> {
 
 /// The engine; with the number of the result where two have the same.
 fn system(results: &[ResultFile], index: usize, result: &ResultFile) -> String {
-    let engine = |result: &ResultFile| result.parameters.get("engine").cloned().unwrap_or_default();
+    let engine = |result: &ResultFile| {
+        let parameter = |name: &str| result.parameters.get(name).map_or("", String::as_str);
+        schema::engine(parameter("engine"), parameter("nodes")).unwrap_or_default()
+    };
     let name = engine(result);
     let is_only = results.iter().filter(|other| engine(other) == name).count() == 1;
-    if is_only { name } else { format!("{name} {}", index + 1) }
+    if is_only { name.to_owned() } else { format!("{name} {}", index + 1) }
 }
 
 fn cell(result: &ResultFile, title: &str) -> Cell {
@@ -114,6 +118,7 @@ mod tests {
     fn marks_go_by_the_fastest() {
         let marks = [10e6, 10.9e6, 19e6, 21e6].map(|time| Cell::Time(time).text(10e6));
         assert_eq!(marks, ["⊙ 10.00", "⊙ 10.90", "○ 19.00", "△ 21.00"]);
-        assert_eq!((Cell::Failed.text(1.0), Cell::OutOfTime.text(1.0)), ("N/A".into(), "UNK".into()));
+        let others = [Cell::Failed, Cell::OutOfTime, Cell::Wrong, Cell::Missing].map(|cell| cell.text(1.0));
+        assert_eq!(others, ["N/A", "UNK", "WRONG", "-"]);
     }
 }

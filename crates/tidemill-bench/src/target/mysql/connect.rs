@@ -4,6 +4,7 @@ use sha1::{Digest as _, Sha1};
 use sha2::Sha256;
 
 use super::MySql;
+use super::rsa::{PublicKey, xor};
 use super::wire::{Fields, broken, receive, send, server_error};
 use crate::error::{Error, Result};
 use crate::target::channel::Channel;
@@ -28,6 +29,13 @@ mod flag {
 /// utf8mb4_general_ci.
 const CHARACTER_SET: u8 = 45;
 const NONCE_BYTES: usize = 20;
+
+/// caching_sha2_password: the server has known the password.
+const MORE_OK: u8 = 3;
+/// It wants the password itself.
+const MORE_PASSWORD: u8 = 4;
+/// What it is asked for its public key by.
+const WANT_KEY: u8 = 2;
 
 struct Greeting {
     nonce: Vec<u8>,
@@ -66,7 +74,10 @@ pub(super) fn start(target: &MySql, channel: &mut Channel) -> Result<()> {
                 send(&mut channel.out, sequence.wrapping_add(1), &answer);
                 channel.flush()?;
             }
-            Some(0x01) => more(target, channel, sequence, &packet[1..], is_private)?,
+            Some(0x01) if packet[1..] == [MORE_OK] => {}
+            Some(0x01) if packet[1..] == [MORE_PASSWORD] => {
+                send_password(target, channel, sequence, &greeting.nonce, is_private)?;
+            }
             _ => return Err(broken("an answer to the password")),
         }
     }
@@ -170,23 +181,26 @@ fn answer(greeting: &Greeting, target: &MySql, is_private: bool) -> Result<Vec<u
     })
 }
 
-/// caching_sha2_password: 3 is success, 4 asks for the password itself, where nobody else can read it.
-fn more(target: &MySql, channel: &mut Channel, sequence: u8, body: &[u8], is_private: bool) -> Result<()> {
-    match body {
-        [3] => Ok(()),
-        [4] if is_private => {
-            send(&mut channel.out, sequence.wrapping_add(1), &[target.password.as_bytes(), &[0]].concat());
-            channel.flush()
+/// Where nobody else can read it as it is, otherwise under the server's public key.
+fn send_password(
+    target: &MySql,
+    channel: &mut Channel,
+    mut sequence: u8,
+    nonce: &[u8],
+    is_private: bool,
+) -> Result<()> {
+    let mut password = [target.password.as_bytes(), &[0]].concat();
+    if !is_private {
+        send(&mut channel.out, sequence.wrapping_add(1), &[WANT_KEY]);
+        channel.flush()?;
+        let mut packet = Vec::new();
+        sequence = receive(channel, &mut packet)?;
+        match packet.first() {
+            Some(0xff) => return Err(server_error(&packet)),
+            Some(0x01) => password = PublicKey::read(&packet[1..])?.encrypt(&xor(&password, nonce))?,
+            _ => return Err(broken("an answer to the question for its public key")),
         }
-        _ => Err(Error::Unsupported(format!(
-            "the server wants the password of \"{}\" itself, and this connection is not encrypted: add \
-             ?sslmode=require or ?socket=PATH to the URL (or log in once with another client, so that the server \
-             remembers it)",
-            target.user
-        ))),
     }
-}
-
-fn xor(left: &[u8], right: &[u8]) -> Vec<u8> {
-    left.iter().zip(right).map(|(a, b)| a ^ b).collect()
+    send(&mut channel.out, sequence.wrapping_add(1), &password);
+    channel.flush()
 }

@@ -1,0 +1,94 @@
+//! The federation suite: its answers, and the marks of its table.
+
+use std::path::Path;
+
+use tidemill_bench::target::{Connection, Target};
+
+use crate::bench::{Ran, bench};
+
+/// Data in two databases under one PostgreSQL, and in none: the answers are the reference's.
+#[test]
+fn federation_is_checked() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |output: &str, more: &[&str]| {
+        let common = ["-p", "rows=20000", "-p", "sensors=50"];
+        let prepared = bench(dir.path(), &[&["prepare", "federation"][..], &common, more].concat());
+        assert_eq!(prepared.code, 0, "{}{}", prepared.out, prepared.err);
+        let verb = ["run", "federation", "--closed", "-t", "15", "--warmup", "0", "-P", "0", "-o", output];
+        let ran = bench(dir.path(), &[&verb[..], &common, more].concat());
+        assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+        assert_eq!(ran.out.matches("\nright: ").count(), 15, "{}", ran.out);
+        // One system is the fastest everywhere; the legend has the mark too.
+        assert_eq!(ran.out.matches('⊙').count(), 16, "{}", ran.out);
+    };
+    let sqlite = format!("sqlite:{}", dir.path().join("f.db").display());
+    // Without nodes all is in the target.
+    run("local.json", &["--target", &sqlite]);
+    let missing = bench(dir.path(), &["prepare", "federation", "--target", &sqlite, "-p", "engine=tidemill"]);
+    assert!(missing.err.contains("parameter \"nodes\" says where the data are"), "{}", missing.err);
+    let Some(server) = crate::postgres::Postgres::start() else { return };
+    let admin = Target::open(&server.url()).unwrap();
+    let mut admin = admin.connect().unwrap();
+    for database in ["one", "two"] {
+        admin.execute(&format!("create database {database}")).unwrap();
+    }
+    let node = |database: &str| format!("postgres://postgres@127.0.0.1:{}/{database}", server.port);
+    let nodes = format!("nodes={},{}", node("one"), node("two"));
+    run("fdw.json", &["--target", &server.url(), "-p", &nodes, "-p", "engine=postgres_fdw"]);
+    let both = bench(dir.path(), &["report", "local.json", "fdw.json"]);
+    let row = both.out.lines().find(|line| line.starts_with("  join large aggregate")).unwrap();
+    assert!(both.out.contains("Scenario3: join large tables") && row.contains('⊙'), "{}", both.out);
+    let place = ["--target", &server.url(), "-p", &nodes, "-p", "engine=postgres_fdw"];
+    marks_tell_what_went_wrong(dir.path(), admin.as_mut(), &node("one"), &place);
+}
+
+/// UNK, WRONG and N/A; the queries beside them go on.
+fn marks_tell_what_went_wrong(dir: &Path, admin: &mut dyn Connection, node: &str, place: &[&str]) {
+    let run = |more: &[&str]| {
+        let verb = ["run", "federation", "--closed", "-t", "15", "--warmup", "0", "-P", "0"];
+        bench(dir, &[&verb[..], &["-p", "rows=20000", "-p", "sensors=50"], place, more].concat())
+    };
+    let mark = |ran: &Ran, query: &str| {
+        let row = ran.out.lines().find(|line| line.starts_with(&format!("  {query} ")));
+        let row = row.unwrap_or_else(|| panic!("{query}: {}{}", ran.out, ran.err));
+        row.split_whitespace().last().unwrap().to_owned()
+    };
+    let mut one = Target::open(node).unwrap().connect().unwrap();
+    one.execute(
+        "alter table bench_hist rename to rows;
+         create view bench_hist as select * from rows where (select pg_sleep(5) is not null)",
+    )
+    .unwrap();
+    let late = run(&["-p", "check=no", "--set", "statement_timeout=500ms"]);
+    assert_eq!((late.code, mark(&late, "aggregate")), (0, "UNK".to_owned()), "{}{}", late.out, late.err);
+    assert!(mark(&late, "join small").parse::<f64>().is_ok(), "{}", late.out);
+    one.execute("drop view bench_hist; alter table rows rename to bench_hist").unwrap();
+
+    one.execute("update bench_hist set v = v + 1 where eid = 'n0s7'").unwrap();
+    let wrong = run(&[]);
+    assert_eq!(
+        (wrong.code, mark(&wrong, "aggregate")),
+        (2, "WRONG".to_owned()),
+        "{}{}",
+        wrong.out,
+        wrong.err
+    );
+    assert!(
+        wrong.out.contains("WRONG: 1: aggregate: 1 rows, 1 of them different instead of"),
+        "{}",
+        wrong.out
+    );
+    let right: f64 = mark(&wrong, "where").parse().unwrap();
+    assert!(right > 0.0);
+
+    admin.execute("drop foreign table bench_unit cascade").unwrap();
+    let failed = run(&["-p", "check=no"]);
+    assert_eq!(
+        (failed.code, mark(&failed, "join small")),
+        (0, "N/A".to_owned()),
+        "{}{}",
+        failed.out,
+        failed.err
+    );
+    assert_eq!(failed.out.matches(" N/A\n").count(), 3, "{}", failed.out);
+}
