@@ -181,6 +181,14 @@ impl RemoteQuery {
     }
 }
 
+/// What a server knows of a table without looking at its rows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TableFacts {
+    pub size: Option<TableSize>,
+    /// Columns, as they are called there, whose texts are in the order of their bytes without being told.
+    pub ordered_by_bytes: Vec<String>,
+}
+
 /// About how large a table is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableSize {
@@ -295,9 +303,9 @@ pub trait Connector: Send + Sync + fmt::Debug {
         options: &Options,
     ) -> Result<Option<Vec<ImportedTable>>>;
 
-    /// How large a table is, if that is known at once, or nearly so.
-    async fn size(&self, _: &TableDefinition) -> Option<TableSize> {
-        None
+    /// What is known of a table at once, or nearly so.
+    async fn facts(&self, _: &TableDefinition) -> Arc<TableFacts> {
+        Arc::default()
     }
 
     /// One round trip to the server on a connection of its own, which is kept for the next; an error of class 08 says that

@@ -51,9 +51,7 @@ pub trait Dialect: fmt::Debug + Send + Sync {
 
     /// An item of ORDER BY.
     fn ordered(&self, operand: &Operand, options: SortOptions) -> String {
-        let direction = if options.descending { "DESC" } else { "ASC" };
-        let nulls = if options.nulls_first { "FIRST" } else { "LAST" };
-        format!("{} {direction} NULLS {nulls}", self.compared(operand))
+        order_item(&self.compared(operand), options)
     }
 
     /// A condition that is a value of type bool.
@@ -146,6 +144,13 @@ pub trait Dialect: fmt::Debug + Send + Sync {
         }
         sql
     }
+}
+
+/// An item of standard SQL's ORDER BY.
+pub fn order_item(sql: &str, options: SortOptions) -> String {
+    let direction = if options.descending { "DESC" } else { "ASC" };
+    let nulls = if options.nulls_first { "FIRST" } else { "LAST" };
+    format!("{sql} {direction} NULLS {nulls}")
 }
 
 /// A column or a constant, and its type.

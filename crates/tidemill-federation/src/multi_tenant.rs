@@ -1,24 +1,15 @@
 //! Multi-tenant tables: tables of one shape on several servers, read as one.
 //!
-//! A multi-tenant table is a view over its children, so that what the optimizer does to views it does here: conditions and
-//! LIMIT go to each child, and a condition on [`URL`] leaves children out.
-//!
-//! ```text
-//! t IN ('/a/', '/b/')  =>  Union
-//!                            Projection: x, '/a/' AS __spd_url
-//!                              TableScan: t__a__0
-//!                            Projection: x, '/b/' AS __spd_url
-//!                              TableScan: t__b__0
-//! ```
+//! What is asked of one is asked of each child, unless a condition on [`URL`] leaves it out.
+
+mod relation;
 
 use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
-use datafusion::common::{Column, ScalarValue, TableReference};
-use datafusion::datasource::{ViewTable, provider_as_source};
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
+use datafusion::common::{Column, ScalarValue};
+use datafusion::logical_expr::{Expr, lit};
 use tidemill_sql::function::{Param, call, registry};
-use tidemill_sql::planner::plan_error;
 use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError, SqlState};
 
@@ -26,6 +17,7 @@ use crate::connector::Connector;
 use crate::node::OfTable;
 use crate::option::{Check, OptionSpec, Options, Place, Support};
 use crate::table::ForeignTable;
+use relation::Relation;
 
 /// The wrapper of the servers of multi-tenant tables, as PGSpider calls it.
 pub const WRAPPER: &str = "pgspider_core_fdw";
@@ -117,7 +109,7 @@ impl ChildTable {
     }
 
     /// The node of a row.
-    fn node(&self, reference: &TableReference) -> Result<Expr> {
+    fn node(&self) -> Result<Expr> {
         if !self.is_cascade() {
             return Ok(lit(ScalarValue::Utf8(Some(self.url()))));
         }
@@ -125,7 +117,7 @@ impl ChildTable {
         let mut known = registry().operator("||").iter().copied();
         let concatenate = known.find(|known| known.params == [text, text]);
         let concatenate = concatenate.ok_or_else(|| SqlError::internal("there is no || of texts"))?;
-        let there = Expr::Column(Column::new(Some(reference.clone()), URL));
+        let there = Expr::Column(Column::new_unqualified(URL));
         call(concatenate, vec![lit(ScalarValue::Utf8(Some(format!("/{}", self.server)))), there])
     }
 }
@@ -152,44 +144,12 @@ impl MultiTenantTable {
 
     /// The table for the planner.
     pub fn provider(&self) -> Result<Arc<dyn TableProvider>> {
-        let mut plan: Option<LogicalPlanBuilder> = None;
-        for child in &self.children {
-            let scan = LogicalPlanBuilder::from(self.child(child)?);
-            plan = Some(match plan {
-                None => scan,
-                Some(before) => before.union(scan.build().map_err(plan_error)?).map_err(plan_error)?,
-            });
-        }
-        let Some(plan) = plan else {
+        if self.children.is_empty() {
             let message = format!("multi-tenant table \"{}\" has no children", self.name);
             let hint = format!("A child is a foreign table \"{}__server__0\" of that server.", self.name);
             return Err(SqlError::new(SqlState::FDW_TABLE_NOT_FOUND, message).with_hint(hint));
-        };
-        Ok(Arc::new(ViewTable::new(plan.build().map_err(plan_error)?, None)))
-    }
-
-    /// The rows of a child with the table's columns.
-    fn child(&self, child: &ChildTable) -> Result<LogicalPlan> {
-        let reference = TableReference::bare(child.name.clone());
-        let schema = child.table.schema();
-        let columns = self.columns.iter().map(|(name, ty)| {
-            if name == URL && *ty == Type::new(Scalar::Text) {
-                return Ok(child.node(&reference)?.alias(URL));
-            }
-            let found = schema.field_with_name(name).ok().map(Type::of_field).transpose()?;
-            match found {
-                Some(found) if found.oid() == ty.oid() => {
-                    Ok(Expr::Column(Column::new(Some(reference.clone()), name.as_str())))
-                }
-                found => Err(self.unlike(child, name, *ty, found)),
-            }
-        });
-        let columns = columns.collect::<Result<Vec<_>>>()?;
-        let source = provider_as_source(Arc::clone(&child.table) as _);
-        LogicalPlanBuilder::scan(reference.clone(), source, None)
-            .and_then(|scan| scan.project(columns))
-            .and_then(LogicalPlanBuilder::build)
-            .map_err(plan_error)
+        }
+        Ok(Arc::new(Relation::new(self)?))
     }
 
     fn unlike(&self, child: &ChildTable, name: &str, wanted: Type, found: Option<Type>) -> SqlError {

@@ -4,9 +4,13 @@ mod capability;
 mod connect;
 pub mod dialect;
 mod error;
+mod facts;
 mod import;
+mod running;
 mod scan;
-mod size;
+mod snapshot;
+mod socket;
+mod tap;
 mod tls;
 mod value;
 mod write;
@@ -17,21 +21,26 @@ use std::time::Duration;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::execution::SendableRecordBatchStream;
+use socket2::TcpKeepalive;
 use tidemill_sql::statement::ImportSelection;
 use tidemill_sql::{Result, SqlError, SqlState};
 use tokio_postgres::Config;
+use tokio_postgres::config::SslMode;
 
-use crate::connector::{Capabilities, Connector, ImportedTable, RemoteQuery, TableSize, Writer};
+use crate::connector::{Capabilities, Connector, ImportedTable, RemoteQuery, TableFacts, Writer};
 use crate::option::{Check, OptionSpec, Options, Place, Support, parse_bool};
 use crate::snapshot::Shared;
 use crate::table::TableDefinition;
 pub(crate) use capability::{CAPABILITIES, OF_TIDEMILL};
 use connect::Pool;
-use size::Sizes;
+use facts::Facts;
+use socket::Address;
 use tls::Tls;
 
 /// How long a connection may take to be there, unless the server's options say.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection is silent before it is checked, unless the server's options say.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(2 * 60 * 60);
 const PORT: u16 = 5432;
 const HOST: &str = "localhost";
 const USER: &str = "postgres";
@@ -139,31 +148,54 @@ fn connector_with(
     server: &Options,
     mapping: &Options,
 ) -> Result<Arc<dyn Connector>> {
-    let (mut config, address) = config(server, mapping)?;
-    let (tls, ssl_mode) = Tls::new(server, mapping)?;
-    config.ssl_mode(ssl_mode);
+    let (address, config) = (address(server, mapping)?, config(server, mapping));
     let connect_timeout = match number(server, "connect_timeout")? {
         None | Some(0) => CONNECT_TIMEOUT,
         Some(seconds) => Duration::from_secs(seconds),
     };
     let keeps = server.get("keep_connections").and_then(parse_bool).unwrap_or(true);
-    let pool = Arc::new(Pool::new(name, address, config, tls, connect_timeout, keeps));
-    Ok(Arc::new(Postgres { capabilities, is_postgres, pool, sizes: Sizes::default() }))
+    let pool = Arc::new(Pool::new(name, address, config, connect_timeout, keeps));
+    Ok(Arc::new(Postgres { capabilities, is_postgres, pool, facts: Facts::default() }))
 }
 
-fn config(server: &Options, mapping: &Options) -> Result<(Config, String)> {
-    let mut config = Config::new();
-    let host = server.get("host").or(server.get("hostaddr")).unwrap_or(HOST);
-    config.host(host);
-    if let Some(address) = server.get("hostaddr") {
-        let parsed = address.parse().map_err(|_| {
+fn address(server: &Options, mapping: &Options) -> Result<Address> {
+    let parse = |address: &str| {
+        address.parse().map_err(|_| {
             let message = format!("could not parse network address \"{address}\"");
             SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
-        });
-        config.hostaddr(parsed?);
+        })
+    };
+    let user_timeout = number(server, "tcp_user_timeout")?.filter(|ms| *ms > 0);
+    Ok(Address {
+        host: server.get("host").or(server.get("hostaddr")).unwrap_or(HOST).to_string(),
+        hostaddr: server.get("hostaddr").map(parse).transpose()?,
+        port: number(server, "port")?.and_then(|port| u16::try_from(port).ok()).unwrap_or(PORT),
+        keepalive: keepalive(server)?,
+        user_timeout: user_timeout.map(Duration::from_millis),
+        tls: Tls::new(server, mapping)?,
+    })
+}
+
+fn keepalive(server: &Options) -> Result<Option<TcpKeepalive>> {
+    if number(server, "keepalives")? == Some(0) {
+        return Ok(None);
     }
-    let port = number(server, "port")?.and_then(|port| u16::try_from(port).ok()).unwrap_or(PORT);
-    config.port(port);
+    let positive = |name| number(server, name).map(|value| value.filter(|value| *value > 0));
+    let idle = positive("keepalives_idle")?.map_or(KEEPALIVE_IDLE, Duration::from_secs);
+    let mut keepalive = TcpKeepalive::new().with_time(idle);
+    if let Some(seconds) = positive("keepalives_interval")? {
+        keepalive = keepalive.with_interval(Duration::from_secs(seconds));
+    }
+    if let Some(count) = positive("keepalives_count")? {
+        keepalive = keepalive.with_retries(u32::try_from(count).unwrap_or(u32::MAX));
+    }
+    Ok(Some(keepalive))
+}
+
+fn config(server: &Options, mapping: &Options) -> Config {
+    let mut config = Config::new();
+    // The socket encrypts, if anything does.
+    config.ssl_mode(SslMode::Disable);
     config.user(mapping.get("user").unwrap_or(USER));
     if let Some(password) = mapping.get("password") {
         config.password(password);
@@ -175,22 +207,7 @@ fn config(server: &Options, mapping: &Options) -> Result<(Config, String)> {
     if let Some(options) = server.get("options") {
         config.options(options);
     }
-    if let Some(keepalives) = number(server, "keepalives")? {
-        config.keepalives(keepalives != 0);
-    }
-    if let Some(seconds) = number(server, "keepalives_idle")?.filter(|seconds| *seconds > 0) {
-        config.keepalives_idle(Duration::from_secs(seconds));
-    }
-    if let Some(seconds) = number(server, "keepalives_interval")?.filter(|seconds| *seconds > 0) {
-        config.keepalives_interval(Duration::from_secs(seconds));
-    }
-    if let Some(count) = number(server, "keepalives_count")?.filter(|count| *count > 0) {
-        config.keepalives_retries(u32::try_from(count).unwrap_or(u32::MAX));
-    }
-    if let Some(ms) = number(server, "tcp_user_timeout")?.filter(|ms| *ms > 0) {
-        config.tcp_user_timeout(Duration::from_millis(ms));
-    }
-    Ok((config, format!("\"{host}\", port {port}")))
+    config
 }
 
 fn number(options: &Options, name: &str) -> Result<Option<u64>> {
@@ -209,7 +226,7 @@ struct Postgres {
     /// Rather than a Tidemill, which exports no snapshots, and changes the rows of its own tables in no transaction block.
     is_postgres: bool,
     pool: Arc<Pool>,
-    sizes: Sizes,
+    facts: Facts,
 }
 
 #[async_trait]
@@ -239,10 +256,10 @@ impl Connector for Postgres {
         import::tables(&self.pool, schema, selection).await
     }
 
-    async fn size(&self, table: &TableDefinition) -> Option<TableSize> {
+    async fn facts(&self, table: &TableDefinition) -> Arc<TableFacts> {
         match self.is_postgres {
-            true => self.sizes.of(&self.pool, &table.relation(self.capabilities.dialect)).await,
-            false => None,
+            true => self.facts.of(&self.pool, &table.relation(self.capabilities.dialect)).await,
+            false => Arc::default(),
         }
     }
 

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use arrow::compute::SortOptions;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::logical_expr::Expr;
 use tidemill_sql::types::Type;
 
-use crate::connector::{Capabilities, RemoteColumn, RemoteQuery, TableSize};
-use crate::dialect::{Dialect, Operand};
+use crate::connector::{Capabilities, RemoteColumn, RemoteQuery, TableFacts, TableSize};
+use crate::dialect::{Dialect, Operand, order_item};
 use crate::expression::Writer;
 use crate::pushdown::Source;
 use crate::table::TableDefinition;
@@ -31,8 +32,8 @@ pub struct RemoteSelect {
     pub keys: Option<usize>,
     pub order: Vec<String>,
     pub limit: Option<usize>,
-    /// Of the table, if it is known.
-    pub size: Option<TableSize>,
+    /// Of the table.
+    pub facts: Arc<TableFacts>,
 }
 
 /// What is selected, in the words of the other side, and what it is here.
@@ -69,8 +70,13 @@ impl RemoteSelect {
             keys: None,
             order: vec![],
             limit: None,
-            size: None,
+            facts: Arc::default(),
         }
+    }
+
+    /// Of the table, if it is known.
+    pub fn size(&self) -> Option<TableSize> {
+        self.facts.size.filter(|_| self.joined.is_none())
     }
 
     /// Whether it gives rows of the table as they are.
@@ -80,7 +86,7 @@ impl RemoteSelect {
 
     /// About how many rows it gives.
     pub fn rows(&self) -> Option<usize> {
-        let all = self.size.filter(|_| self.keys.is_none())?.rows as f64;
+        let all = self.size().filter(|_| self.keys.is_none())?.rows as f64;
         let rows = self.conditions.iter().fold(all, |rows, _| rows * SELECTIVITY).ceil() as usize;
         Some(self.limit.map_or(rows, |limit| rows.min(limit)))
     }
@@ -147,9 +153,25 @@ impl RemoteSelect {
         }
     }
 
-    /// Something to sort by; `None` if it is sorted in another way there.
-    pub(crate) fn ordered(&self, source: &Source, capabilities: &Capabilities) -> Option<Operand> {
-        self.operand(source, capabilities).filter(|operand| capabilities.orders(operand.ty))
+    /// An item of ORDER BY; `None` if it is sorted in another way there.
+    pub(crate) fn ordered(
+        &self,
+        source: &Source,
+        options: SortOptions,
+        capabilities: &Capabilities,
+    ) -> Option<String> {
+        let operand = self.operand(source, capabilities).filter(|operand| capabilities.orders(operand.ty))?;
+        Some(match self.is_ordered_by_bytes(source, capabilities.dialect) {
+            true => order_item(&operand.sql, options),
+            false => capabilities.dialect.ordered(&operand, options),
+        })
+    }
+
+    /// Whether it is a column whose texts need not be told their order, which costs less and is that of an index.
+    fn is_ordered_by_bytes(&self, source: &Source, dialect: &dyn Dialect) -> bool {
+        let Source::Column { index, keyed: false } = source else { return false };
+        let item = self.items.get(*index).filter(|item| item.sql == dialect.name(&item.column.remote));
+        item.is_some_and(|item| self.facts.ordered_by_bytes.contains(&item.column.remote))
     }
 
     /// Something to group by; `None` if other values are equal there.

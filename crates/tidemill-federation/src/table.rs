@@ -131,7 +131,7 @@ impl ForeignTable {
         self.pushdown.filters && self.connector.capabilities().limit
     }
 
-    fn prunes(&self) -> bool {
+    pub(crate) fn prunes(&self) -> bool {
         self.pushdown.filters && self.connector.capabilities().prunes
     }
 
@@ -139,9 +139,9 @@ impl ForeignTable {
         let mut judged = Judged::default();
         for filter in filters.iter().filter(|filter| !is_always(filter)) {
             match self.condition(filter) {
-                Some(condition) => judged.conditions.push(condition),
+                Some(condition) if self.pushdown.filters => judged.conditions.push(condition),
                 None if self.prunes() => judged.pruning.push(filter.clone()),
-                None => judged.rest.push(filter.clone()),
+                _ => judged.rest.push(filter.clone()),
             }
         }
         judged
@@ -198,16 +198,17 @@ impl TableProvider for ForeignTable {
         let Judged { conditions, pruning, rest } = self.judged(filters);
         let mut columns = wanted.clone();
         for column in rest.iter().flat_map(Expr::column_refs) {
-            let place = self.schema.index_of(&column.name)?;
-            if !columns.contains(&place) {
-                columns.push(place);
-            }
+            columns.push(self.schema.index_of(&column.name)?);
+        }
+        if !rest.is_empty() {
+            columns.sort_unstable();
+            columns.dedup();
         }
         let dialect = self.connector.capabilities().dialect;
         let limit = limit.filter(|_| self.sends_limit() && rest.is_empty());
         let of_table = RemoteSelect::of(Arc::clone(&self.definition), &columns, dialect);
-        let size = self.connector.size(&self.definition).await;
-        let select = RemoteSelect { conditions, pruning, limit, size, ..of_table };
+        let facts = self.connector.facts(&self.definition).await;
+        let select = RemoteSelect { conditions, pruning, limit, facts, ..of_table };
         let schema = Arc::new(self.schema.project(&columns)?);
         let batch_rows = session.config().batch_size();
         let of_session = session.config().get_extension::<DeadNodes>();
@@ -223,19 +224,20 @@ impl TableProvider for ForeignTable {
         let Some(predicate) = conjunction(rest) else { return Ok(Arc::new(scan)) };
         let predicate = session.create_physical_expr(predicate, &Arc::clone(&schema).to_dfschema()?)?;
         let filtered = Arc::new(FilterExec::try_new(predicate, Arc::new(scan))?);
-        let shown = (0..wanted.len()).map(|i| {
-            let name = schema.field(i).name().clone();
-            (Arc::new(Column::new(&name, i)) as Arc<dyn PhysicalExpr>, name)
+        let shown = wanted.iter().filter_map(|column| {
+            let place = columns.binary_search(column).ok()?;
+            let name = self.schema.field(*column).name();
+            Some((Arc::new(Column::new(name, place)) as Arc<dyn PhysicalExpr>, name.clone()))
         });
         Ok(Arc::new(ProjectionExec::try_new(shown.collect::<Vec<_>>(), filtered)?))
     }
 }
 
 /// A condition that no row fulfils: what a condition on the node of a multi-tenant table is to its other children.
-fn is_never(filter: &Expr) -> bool {
+pub(crate) fn is_never(filter: &Expr) -> bool {
     matches!(filter, Expr::Literal(ScalarValue::Boolean(Some(false) | None), _))
 }
 
-fn is_always(filter: &Expr) -> bool {
+pub(crate) fn is_always(filter: &Expr) -> bool {
     matches!(filter, Expr::Literal(ScalarValue::Boolean(Some(true)), _))
 }

@@ -15,7 +15,7 @@ use tidemill_sql::planner::plan_error;
 use tidemill_sql::statement::ImportSelection;
 
 use crate::connector::{
-    Answer, Capabilities, Connector, ImportedTable, Insertion, RemoteQuery, TableSize, Writer,
+    Answer, Capabilities, Connector, ImportedTable, Insertion, RemoteQuery, TableFacts, Writer,
 };
 use crate::health::{Health, is_absence};
 use crate::option::Options;
@@ -99,10 +99,10 @@ impl Connector for Watched {
         self.guarded(self.connector.tables(schema, selection, options)).await
     }
 
-    async fn size(&self, table: &TableDefinition) -> Option<TableSize> {
+    async fn facts(&self, table: &TableDefinition) -> Arc<TableFacts> {
         match self.health.down() {
-            Some(_) => None,
-            None => self.connector.size(table).await,
+            Some(_) => Arc::default(),
+            None => self.connector.facts(table).await,
         }
     }
 

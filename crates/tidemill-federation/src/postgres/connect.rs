@@ -9,13 +9,15 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tidemill_sql::{Result, SqlError, SqlState};
+use tokio::io::AsyncReadExt;
 use tokio::task::JoinHandle;
 use tokio_postgres::error::DbError;
-use tokio_postgres::tls::TlsStream;
-use tokio_postgres::{AsyncMessage, Client, Config, Socket};
+use tokio_postgres::tls::NoTlsStream;
+use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
 
-use super::error::{not_connected, warning};
-use super::tls::Tls;
+use super::error::{not_connected, of_socket, unreachable, warning};
+use super::socket::{Address, Socket};
+use super::tap::{Outlet, Tap};
 
 /// Connections of a server at most.
 const CONNECTIONS_MAX: usize = 100;
@@ -34,10 +36,8 @@ const SET_UP: &str = "SET search_path = pg_catalog; SET timezone = 'UTC'; SET da
 pub struct Pool {
     /// The server's name.
     pub server: String,
-    /// Where it is, as messages say it.
-    address: String,
+    address: Address,
     config: Config,
-    pub tls: Tls,
     connect_timeout: Duration,
     keeps: bool,
     idle: Mutex<Vec<(Instant, Connection)>>,
@@ -58,6 +58,8 @@ pub struct Connection {
     pub client: Client,
     /// Whether it has served a query before: it may have been lost since.
     pub is_used: bool,
+    /// Where the rows of COPY come out.
+    pub rows: Outlet,
     warnings: Warnings,
     driver: JoinHandle<()>,
     _counted: Counted,
@@ -81,10 +83,7 @@ impl Drop for Connection {
 }
 
 /// Reads what the server says until the connection ends.
-async fn drive<T>(mut connection: tokio_postgres::Connection<Socket, T>, warnings: Warnings)
-where
-    T: TlsStream + Unpin,
-{
+async fn drive(mut connection: tokio_postgres::Connection<Tap, NoTlsStream>, warnings: Warnings) {
     loop {
         match poll_fn(|context| connection.poll_message(context)).await {
             Some(Ok(AsyncMessage::Notice(told))) if told.severity() == "WARNING" => {
@@ -114,14 +113,13 @@ impl Drop for Counted {
 impl Pool {
     pub fn new(
         server: &str,
-        address: String,
+        address: Address,
         config: Config,
-        tls: Tls,
         connect_timeout: Duration,
         keeps: bool,
     ) -> Self {
         let (idle, probe, open) = Default::default();
-        Self { server: server.to_string(), address, config, tls, connect_timeout, keeps, idle, probe, open }
+        Self { server: server.to_string(), address, config, connect_timeout, keeps, idle, probe, open }
     }
 
     /// A connection that was kept, or a new one.
@@ -170,24 +168,39 @@ impl Pool {
             return Err(SqlError::new(SqlState::TOO_MANY_CONNECTIONS, message)
                 .with_detail(format!("There are {CONNECTIONS_MAX}, which is the limit.")));
         }
-        let opened = async {
-            let (client, connection) = config.connect(self.tls.clone()).await?;
-            // It ends with the client, or is aborted with the connection.
-            let warnings = Warnings::default();
-            let driver = tokio::spawn(drive(connection, Arc::clone(&warnings)));
-            let connection = Connection { client, is_used: false, warnings, driver, _counted: counted };
-            connection.client.batch_execute(SET_UP).await?;
-            Ok(connection)
-        };
-        match tokio::time::timeout(self.connect_timeout, opened).await {
-            Ok(Ok(connection)) => Ok(connection),
-            Ok(Err(error)) => Err(not_connected(&self.server, &self.address, &error)),
-            Err(_) => {
-                let message = format!("could not connect to server \"{}\"", self.server);
-                let detail = format!("connection to server at {} failed: timeout expired", self.address);
-                Err(SqlError::new(SqlState::UNABLE_TO_ESTABLISH_CONNECTION, message).with_detail(detail))
-            }
+        match tokio::time::timeout(self.connect_timeout, self.open(config, counted)).await {
+            Ok(opened) => opened,
+            Err(_) => Err(unreachable(&self.server, &self.address, "timeout expired")),
         }
+    }
+
+    async fn open(&self, config: &Config, counted: Counted) -> Result<Connection> {
+        let socket = self.socket().await?;
+        let failed = |error| not_connected(&self.server, &self.address, &error);
+        let rows = Outlet::default();
+        let tap = Tap::new(socket, rows.clone());
+        let (client, connection) = config.connect_raw(tap, NoTls).await.map_err(failed)?;
+        let warnings = Warnings::default();
+        // It ends with the client, or is aborted with the connection.
+        let driver = tokio::spawn(drive(connection, Arc::clone(&warnings)));
+        let connection = Connection { client, is_used: false, rows, warnings, driver, _counted: counted };
+        connection.client.batch_execute(SET_UP).await.map_err(failed)?;
+        Ok(connection)
+    }
+
+    async fn socket(&self) -> Result<Box<dyn Socket>> {
+        let connected = self.address.connect().await;
+        connected.map_err(|error| unreachable(&self.server, &self.address, &of_socket(&error)))
+    }
+
+    /// Asks the server to end what a connection has asked for; it has been told to when this returns.
+    pub async fn cancel(&self, client: &Client) -> Result<()> {
+        let mut socket = self.socket().await?;
+        let canceled = client.cancel_token().cancel_query_raw(&mut socket, NoTls).await;
+        canceled.map_err(|error| not_connected(&self.server, &self.address, &error))?;
+        // The server says nothing, and closes the connection when it has done its work.
+        drop(socket.read(&mut [0]).await);
+        Ok(())
     }
 
     /// Keeps a connection that is in no transaction, or is told to end one, for the next query.
@@ -196,6 +209,7 @@ impl Pool {
             return;
         }
         connection.is_used = true;
+        connection.warnings.lock().clear();
         let mut idle = self.idle.lock();
         if idle.len() < IDLE_MAX {
             idle.push((Instant::now(), connection));

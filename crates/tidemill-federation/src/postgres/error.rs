@@ -7,24 +7,36 @@ use tidemill_sql::{SqlError, SqlState};
 use tokio_postgres::Error;
 use tokio_postgres::error::DbError;
 
+use super::socket::Address;
 use crate::connector::RemoteQuery;
 
 /// No connection could be made.
-pub fn not_connected(server: &str, address: &str, error: &Error) -> SqlError {
-    let cause = match error.as_db_error() {
-        Some(refused) => format!("{}:  {}", refused.severity(), refused.message()),
-        None => cause(error),
+pub fn not_connected(server: &str, address: &Address, error: &Error) -> SqlError {
+    match error.as_db_error() {
+        Some(refused) => {
+            unreachable(server, address, &format!("{}:  {}", refused.severity(), refused.message()))
+        }
+        None => unreachable(server, address, &cause(error)),
+    }
+}
+
+/// As [`not_connected`], for this cause.
+pub fn unreachable(server: &str, address: &Address, cause: &str) -> SqlError {
+    let Address { host, port, .. } = address;
+    let message = format!("could not connect to server \"{server}\"");
+    SqlError::new(SqlState::UNABLE_TO_ESTABLISH_CONNECTION, message)
+        .with_detail(format!("connection to server at \"{host}\", port {port} failed: {cause}"))
+}
+
+/// What the operating system says of a socket.
+pub fn of_socket(error: &io::Error) -> String {
+    let question = match error.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            "\n\tIs the server running on that host and accepting TCP/IP connections?"
+        }
+        _ => "",
     };
-    let is_refused = io_error(error).is_some_and(|e| e.kind() == io::ErrorKind::ConnectionRefused);
-    let question = match is_refused {
-        true => "\n\tIs the server running on that host and accepting TCP/IP connections?",
-        false => "",
-    };
-    SqlError::new(
-        SqlState::UNABLE_TO_ESTABLISH_CONNECTION,
-        format!("could not connect to server \"{server}\""),
-    )
-    .with_detail(format!("connection to server at {address} failed: {cause}{question}"))
+    format!("{}{question}", without_number(error.to_string()))
 }
 
 /// A query failed there.
@@ -68,16 +80,16 @@ fn lost(server: &str, cause: &str) -> SqlError {
         .with_detail(cause)
 }
 
-fn io_error(error: &Error) -> Option<&io::Error> {
-    error.source().and_then(|source| source.downcast_ref())
-}
-
-/// Without what the library says around it, and without the number of the operating system's error.
+/// Without what the library says around it.
 fn cause(error: &Error) -> String {
-    let cause = match error.source() {
+    without_number(match error.source() {
         Some(source) => source.to_string(),
         None => error.to_string(),
-    };
+    })
+}
+
+/// Without the number of the operating system's error.
+fn without_number(cause: String) -> String {
     match cause.split_once(" (os error") {
         Some((cause, _)) => cause.to_string(),
         None => cause,

@@ -1,32 +1,34 @@
 //! The rows of a query: `COPY (query) TO STDOUT (FORMAT binary)`, decoded as they come.
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use bytes::Bytes;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
-use futures::{FutureExt, StreamExt, join};
+use futures::channel::mpsc::Receiver;
+use futures::future::FusedFuture;
+use futures::{FutureExt, StreamExt};
 use tidemill_sql::copy::{CopyColumn, CopyDecoder, CopyFormat};
 use tidemill_sql::text::{Context, TimeZone};
 use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError, SqlState};
-use tokio::runtime::Handle;
 use tokio::sync::mpsc::Sender;
-use tokio_postgres::{Column, CopyOutStream, Statement};
+use tokio_postgres::{Column, Error, Statement};
 
 use super::connect::{Connection, Pool};
 use super::error::failed;
+use super::running::Running;
+use super::snapshot;
 use crate::connector::{RemoteColumn, RemoteQuery};
 use crate::snapshot::Shared;
 
 /// Batches that wait for whoever reads them. When they are as many, the server is read no further.
 const BATCHES_AHEAD: usize = 2;
-/// How long a query that nobody wants any more may take to end before its connection is closed.
-const CANCEL_MAX: Duration = Duration::from_secs(5);
-const BEGIN: &str = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY";
+pub(super) const BEGIN: &str = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
 type Batches = Sender<datafusion::error::Result<RecordBatch>>;
 
@@ -57,86 +59,151 @@ struct Scan {
     counted: Box<dyn Fn(usize) + Send + Sync>,
 }
 
+/// Why there are no more rows.
+struct Failure {
+    error: SqlError,
+    /// The connection was lost before anything came: another one may do.
+    is_lost_early: bool,
+}
+
+/// What was seen before the columns were known.
+#[derive(Default)]
+struct Early {
+    rows: Option<Bytes>,
+    ended: Option<std::result::Result<(), Error>>,
+}
+
+impl From<SqlError> for Failure {
+    fn from(error: SqlError) -> Self {
+        Self { error, is_lost_early: false }
+    }
+}
+
 impl Scan {
     async fn run(self, batches: Batches) -> Result<()> {
-        let begin = match &self.shared {
-            Some(shared) => format!("{BEGIN}; SET TRANSACTION SNAPSHOT '{}'", self.exported(shared).await?),
-            None => BEGIN.to_string(),
-        };
-        let begin = match &self.query.cascade {
-            Some(cascade) => format!("{begin}; {}", cascade.set_route(true)),
-            None => begin,
-        };
-        let (running, copied) = self.start(&begin).await?;
-        if self.send(copied, &batches).await? {
-            match &self.query.cascade {
-                Some(cascade) => cascade.warn(running.end_heard().await),
-                None => running.end(),
+        let script = self.script().await?;
+        let kept = self.pool.get().await?;
+        let is_used = kept.is_used;
+        match self.copy(kept, &script, &batches).await {
+            Err(Failure { error, is_lost_early: true }) if is_used => {
+                tracing::debug!(%error, "a kept connection was lost");
+                let new = self.pool.connect().await?;
+                self.copy(new, &script, &batches).await.map_err(|failure| failure.error)
             }
+            copied => copied.map_err(|failure| failure.error),
+        }
+    }
+
+    /// All that the server is told, at once.
+    async fn script(&self) -> Result<String> {
+        let mut script = BEGIN.to_string();
+        if let Some(shared) = &self.shared {
+            let name = snapshot::name(shared, &self.pool, &self.query).await?;
+            script += &format!("; SET TRANSACTION SNAPSHOT '{name}'");
+        }
+        if let Some(cascade) = &self.query.cascade {
+            script += &format!("; {}", cascade.set_route(true));
+        }
+        Ok(script + &format!("; COPY ({}) TO STDOUT (FORMAT binary); COMMIT", self.query.sql))
+    }
+
+    async fn copy(
+        &self,
+        connection: Connection,
+        script: &str,
+        batches: &Batches,
+    ) -> std::result::Result<(), Failure> {
+        let mut running = Running { connection: Some(connection), pool: Arc::clone(&self.pool) };
+        let Some(connection) = &running.connection else { return Ok(()) };
+        let is_over = self.receive(connection, script, batches).await?;
+        if is_over && let Some(connection) = running.connection.take() {
+            if let Some(cascade) = &self.query.cascade {
+                cascade.warn(connection.take_warnings(&self.pool.server));
+            }
+            self.pool.put(connection);
         }
         Ok(())
     }
 
-    /// The name of the snapshot that scans share, which the first of them takes.
-    async fn exported(&self, shared: &Shared) -> Result<String> {
-        let found = shared.0.get_or_try_init(|| async {
-            let exported = match Exported::new(&self.pool, self.pool.get().await?).await {
-                // As in `start`.
-                Err(error)
-                    if error.is_closed() || error.code().is_some_and(|c| c.code().starts_with("57P")) =>
-                {
-                    Exported::new(&self.pool, self.pool.connect().await?).await
-                }
-                exported => exported,
-            };
-            let exported = exported.map_err(|error| failed(&self.pool.server, &self.query, &error))?;
-            Ok::<_, SqlError>(Box::new(exported) as _)
-        });
-        let exported = found.await?.downcast_ref::<Exported>();
-        exported
-            .map(|exported| exported.name.clone())
-            .ok_or_else(|| SqlError::internal("a snapshot of another kind"))
-    }
-
-    /// A connection that was kept may be lost without anybody knowing: then a new one is made.
-    async fn start(&self, begin: &str) -> Result<(Running, CopyOutStream)> {
-        let connection = self.pool.get().await?;
-        let is_used = connection.is_used;
-        match self.start_on(connection, begin).await {
-            Err((error, true)) if is_used => {
-                tracing::debug!(%error, "a kept connection was lost");
-                self.start_on(self.pool.connect().await?, begin).await.map_err(|(error, _)| error)
-            }
-            started => started.map_err(|(error, _)| error),
-        }
-    }
-
-    /// An error comes with whether the connection is lost.
-    async fn start_on(
+    /// Whether all rows were wanted: then the transaction is over.
+    async fn receive(
         &self,
-        connection: Connection,
-        begin: &str,
-    ) -> std::result::Result<(Running, CopyOutStream), (SqlError, bool)> {
-        let failed = |error: tokio_postgres::Error| {
-            let failed = failed(&self.pool.server, &self.query, &error);
-            let is_lost = failed.state == SqlState::CONNECTION_FAILURE;
-            (failed, is_lost)
-        };
-        let running = Running { connection: Some(connection), pool: Arc::clone(&self.pool) };
-        let Some(Connection { client, .. }) = &running.connection else {
-            return Err((SqlError::internal("a scan has no connection"), false));
-        };
-        let copy = format!("COPY ({}) TO STDOUT (FORMAT binary)", self.query.sql);
-        // All three are on their way before the first is answered.
-        let (begun, described, prepared) =
-            join!(client.batch_execute(begin), client.prepare(&self.query.sql), client.prepare(&copy));
-        begun.map_err(failed)?;
-        self.check_columns(&described.map_err(failed)?).map_err(|error| (error, false))?;
-        // It is reached.
+        connection: &Connection,
+        script: &str,
+        batches: &Batches,
+    ) -> std::result::Result<bool, Failure> {
+        let mut pieces = connection.rows.open();
+        let describing = pin!(connection.client.prepare(&self.query.sql));
+        let mut ending = pin!(connection.client.batch_execute(script).fuse());
+        let early = self.describe(connection, describing, &mut ending, &mut pieces).await?;
+        // It is reached, and may run for long: it is not tried again.
         (self.counted)(0);
-        // From here on it may have run for long: it is not tried again.
-        let copied = client.copy_out(&prepared.map_err(failed)?).await.map_err(|e| (failed(e).0, false))?;
-        Ok((running, copied))
+        let mut decoder = self.decoder();
+        if let Some(rows) = early.rows
+            && !self.decode(&mut decoder, &rows, batches).await?
+        {
+            return Ok(false);
+        }
+        let mut ended = early.ended;
+        while ended.is_none() {
+            tokio::select! {
+                biased;
+                Some(rows) = pieces.next() => if !self.decode(&mut decoder, &rows, batches).await? {
+                    return Ok(false);
+                },
+                result = &mut ending => ended = Some(result),
+            }
+        }
+        ended.transpose().map_err(|error| failed(&self.pool.server, &self.query, &error))?;
+        connection.rows.close();
+        while let Some(rows) = pieces.next().await {
+            if !self.decode(&mut decoder, &rows, batches).await? {
+                return Ok(false);
+            }
+        }
+        while let Some(batch) = decoder.finish().map_err(|error| self.garbled(error))? {
+            if !self.pass_on(batch, batches).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Checks the columns. COPY is on its way before they are known, so its answers may be seen earlier; only if a type is not
+    /// one of PostgreSQL's own the library has to ask for it after the COPY, which has then been in vain.
+    async fn describe(
+        &self,
+        connection: &Connection,
+        mut describing: Pin<&mut impl Future<Output = std::result::Result<Statement, Error>>>,
+        ending: &mut Pin<&mut impl FusedFuture<Output = std::result::Result<(), Error>>>,
+        pieces: &mut Receiver<Bytes>,
+    ) -> std::result::Result<Early, Failure> {
+        let mut early = Early::default();
+        let mut is_in_vain = false;
+        let described = loop {
+            tokio::select! {
+                biased;
+                described = &mut describing => break described,
+                Some(rows) = pieces.next() => match early.rows {
+                    None => early.rows = Some(rows),
+                    Some(_) if is_in_vain => {}
+                    Some(_) => {
+                        is_in_vain = true;
+                        self.pool.cancel(&connection.client).await?;
+                    }
+                },
+                ended = &mut *ending, if early.ended.is_none() => early.ended = Some(ended),
+            }
+        };
+        let described = described.map_err(|error| {
+            let error = failed(&self.pool.server, &self.query, &error);
+            Failure { is_lost_early: error.state == SqlState::CONNECTION_FAILURE, error }
+        })?;
+        self.check_columns(&described)?;
+        match is_in_vain {
+            true => Err(SqlError::internal("rows came before their columns").into()),
+            false => Ok(early),
+        }
     }
 
     /// Binary values say nothing about their type, so what the server calls them has to fit.
@@ -154,25 +221,19 @@ impl Scan {
         Ok(())
     }
 
-    /// Whether all rows were wanted.
-    async fn send(&self, copied: CopyOutStream, batches: &Batches) -> Result<bool> {
-        let columns: Vec<_> =
-            self.query.columns.iter().map(|c| CopyColumn { name: c.name.clone(), ty: c.ty }).collect();
+    fn decoder(&self) -> CopyDecoder {
+        let columns = self.query.columns.iter().map(|c| CopyColumn { name: c.name.clone(), ty: c.ty });
+        let columns: Vec<_> = columns.collect();
         let context = Context { now_us: 0, zone: TimeZone::UTC };
         let (table, rows) = (&self.query.table, self.batch_rows);
-        let mut decoder = CopyDecoder::with_batch_rows(&CopyFormat::Binary, &columns, table, &context, rows);
-        let mut copied = std::pin::pin!(copied);
-        while let Some(chunk) = copied.next().await {
-            let chunk = chunk.map_err(|error| failed(&self.pool.server, &self.query, &error))?;
-            (self.counted)(chunk.len());
-            decoder.push(&chunk).map_err(|error| self.garbled(error))?;
-            while let Some(batch) = decoder.take_batch() {
-                if !self.pass_on(batch, batches).await? {
-                    return Ok(false);
-                }
-            }
-        }
-        while let Some(batch) = decoder.finish().map_err(|error| self.garbled(error))? {
+        CopyDecoder::with_batch_rows(&CopyFormat::Binary, &columns, table, &context, rows)
+    }
+
+    /// Whether the rows are wanted.
+    async fn decode(&self, decoder: &mut CopyDecoder, rows: &[u8], batches: &Batches) -> Result<bool> {
+        (self.counted)(rows.len());
+        decoder.push_messages(rows).map_err(|error| self.garbled(error))?;
+        while let Some(batch) = decoder.take_batch() {
             if !self.pass_on(batch, batches).await? {
                 return Ok(false);
             }
@@ -226,82 +287,4 @@ pub(super) fn fits(ours: Type, theirs: u32) -> bool {
     let is_text = |ty: Type| matches!(ty.scalar, Text | Varchar | Bpchar | Name);
     ours.oid() == theirs
         || Type::from_oid(theirs).is_some_and(|ty| is_text(ty) && is_text(ours) && ty.array == ours.array)
-}
-
-/// A query that is under way there. Unless it came to its end, it is cancelled when this is dropped.
-pub(super) struct Running {
-    pub connection: Option<Connection>,
-    pub pool: Arc<Pool>,
-}
-
-impl Running {
-    /// All rows have come: the connection is free once it has read that the transaction is over, which nobody waits for.
-    fn end(mut self) {
-        if let Some(connection) = self.connection.take() {
-            // Sent when it is first polled; what answers comes before the answers to the next query.
-            drop(connection.client.batch_execute("COMMIT").now_or_never());
-            self.pool.put(connection);
-        }
-    }
-
-    /// As [`Running::end`], with the warnings that came.
-    async fn end_heard(mut self) -> Vec<SqlError> {
-        let Some(connection) = self.connection.take() else { return vec![] };
-        // The answer comes after them.
-        let ended = connection.client.batch_execute("COMMIT").await;
-        let warnings = connection.take_warnings(&self.pool.server);
-        if ended.is_ok() {
-            self.pool.put(connection);
-        }
-        warnings
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let (Some(connection), Ok(runtime)) = (self.connection.take(), Handle::try_current()) else { return };
-        let pool = Arc::clone(&self.pool);
-        // It has a deadline, so it needs no owner.
-        runtime.spawn(async move {
-            let canceled = async {
-                connection.client.cancel_token().cancel_query(pool.tls.clone()).await?;
-                connection.client.batch_execute("ROLLBACK").await
-            };
-            match tokio::time::timeout(CANCEL_MAX, canceled).await {
-                Ok(Ok(())) => pool.put(connection),
-                ended => tracing::debug!(?ended, server = pool.server, "a query could not be canceled"),
-            }
-        });
-    }
-}
-
-/// A snapshot that other connections read. It lasts as long as its transaction, which is idle.
-struct Exported {
-    name: String,
-    connection: Option<Connection>,
-    pool: Arc<Pool>,
-}
-
-impl Exported {
-    async fn new(
-        pool: &Arc<Pool>,
-        connection: Connection,
-    ) -> std::result::Result<Self, tokio_postgres::Error> {
-        let client = &connection.client;
-        let (begun, exported) =
-            join!(client.batch_execute(BEGIN), client.query_one("SELECT pg_export_snapshot()", &[]));
-        begun?;
-        let name = exported?.try_get(0)?;
-        Ok(Self { name, connection: Some(connection), pool: Arc::clone(pool) })
-    }
-}
-
-impl Drop for Exported {
-    fn drop(&mut self) {
-        if let Some(connection) = self.connection.take() {
-            // As at the end of a scan.
-            drop(connection.client.batch_execute("COMMIT").now_or_never());
-            self.pool.put(connection);
-        }
-    }
 }

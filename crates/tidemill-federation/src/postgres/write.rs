@@ -16,7 +16,8 @@ use tokio_postgres::{Client, Column, CopyInSink, Error};
 
 use super::connect::Pool;
 use super::error::failed;
-use super::scan::{Running, fits, mismatch};
+use super::running::Running;
+use super::scan::{fits, mismatch};
 use super::value::{Encoded, Raw};
 use crate::cascade::Cascade;
 use crate::cell::{Cell, Rows};

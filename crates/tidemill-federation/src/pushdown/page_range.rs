@@ -38,7 +38,7 @@ fn split(plan: &Plan, pushdown: &Pushdown) -> Result<Option<Plan>> {
 fn ranges(scan: &ForeignScanExec, connections: u64) -> Option<Vec<Arc<dyn ExecutionPlan>>> {
     let select = scan.select();
     let reads_all = select.is_of_rows() && select.conditions.is_empty() && scan.dynamic_filters().is_empty();
-    let size = select.size.filter(|_| reads_all && select.joined.is_none())?;
+    let size = select.size().filter(|_| reads_all)?;
     let count = connections.min(size.pages / PAGES_MIN);
     if count < 2 {
         return None;

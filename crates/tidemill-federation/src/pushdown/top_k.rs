@@ -48,8 +48,8 @@ impl Target for First {
             if let Source::Constant(_) = source {
                 continue;
             }
-            let Some(value) = select.ordered(source, scan.capabilities()) else { return Ok(None) };
-            order.push(scan.capabilities().dialect.ordered(&value, *options));
+            let Some(item) = select.ordered(source, *options, scan.capabilities()) else { return Ok(None) };
+            order.push(item);
         }
         let mut select = select.clone();
         (select.order, select.limit) = (order, Some(self.rows));

@@ -1,18 +1,20 @@
 //! A server that refuses, hangs, sends garbage or goes away in mid-result: one error, in time, and nothing is left behind.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
-use tidemill_federation::connector::{RemoteColumn, RemoteQuery};
+use tidemill_federation::connector::{Connector, RemoteColumn, RemoteQuery};
 use tidemill_federation::{Options, Wrapper};
 use tidemill_sql::planner::plan_error;
 use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio_postgres::NoTls;
 
 use crate::postgres::Postgres;
@@ -22,6 +24,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The rows of a query at a port.
 fn ask(port: u16, sql: &str) -> SendableRecordBatchStream {
+    ask_of(&connector(port), sql)
+}
+
+fn connector(port: u16) -> Arc<dyn Connector> {
     let port = port.to_string();
     let server = Options::of([
         ("host", "127.0.0.1"),
@@ -30,7 +36,10 @@ fn ask(port: u16, sql: &str) -> SendableRecordBatchStream {
         ("sslmode", "disable"),
     ]);
     let wrapper = Wrapper::get("postgres_fdw").unwrap();
-    let connector = (wrapper.connect)("north", &server, &Options::of([("user", "postgres")])).unwrap();
+    (wrapper.connect)("north", &server, &Options::of([("user", "postgres")])).unwrap()
+}
+
+fn ask_of(connector: &Arc<dyn Connector>, sql: &str) -> SendableRecordBatchStream {
     let query = RemoteQuery {
         sql: sql.to_string(),
         columns: vec![RemoteColumn { name: "a".into(), ty: Type::new(Scalar::Int4), remote: "a".into() }],
@@ -39,7 +48,7 @@ fn ask(port: u16, sql: &str) -> SendableRecordBatchStream {
         ..RemoteQuery::default()
     };
     let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Int32, true)]));
-    connector.rows(Arc::new(query), schema, 1000, None, Box::new(|_| {}))
+    Arc::clone(connector).rows(Arc::new(query), schema, 1000, None, Box::new(|_| {}))
 }
 
 async fn count(mut rows: SendableRecordBatchStream) -> Result<usize> {
@@ -161,5 +170,55 @@ async fn a_server_that_hangs_in_mid_result_can_be_left() {
     let first = tokio::time::timeout(PATIENCE, rows.next()).await.expect("rows flow").unwrap();
     assert_eq!(first.unwrap().num_rows(), 1000);
     drop(rows);
+    wait_until_alone(node.port).await;
+}
+
+/// Holds the second connection, which is the one that cancels, back.
+async fn late_cancel(to: u16, is_time: Arc<Notify>) -> u16 {
+    let connections = AtomicUsize::new(0);
+    serve(move |mut client| {
+        let is_cancel = connections.fetch_add(1, Ordering::Relaxed) == 1;
+        let is_time = Arc::clone(&is_time);
+        async move {
+            if is_cancel {
+                is_time.notified().await;
+            }
+            let mut server = TcpStream::connect(("127.0.0.1", to)).await.unwrap();
+            drop(tokio::io::copy_bidirectional(&mut client, &mut server).await);
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_cancel_that_comes_late_ends_no_other_query() {
+    let Some(node) = Postgres::start() else { return };
+    let is_time = Arc::new(Notify::new());
+    let connector = connector(late_cancel(node.port, Arc::clone(&is_time)).await);
+    let mut rows = ask_of(&connector, MANY);
+    assert_eq!(rows.next().await.unwrap().unwrap().num_rows(), 1000);
+    drop(rows);
+    wait_until_alone(node.port).await;
+    let mut rows = ask_of(&connector, MANY);
+    assert_eq!(rows.next().await.unwrap().unwrap().num_rows(), 1000);
+    is_time.notify_one();
+    assert_eq!(count(rows).await.unwrap(), 10_000_000 - 1000);
+}
+
+/// What such a type is called has to be asked for, when rows are on their way already.
+#[tokio::test]
+async fn a_type_that_only_that_server_has_is_an_error_however_many_rows_there_are() {
+    let Some(node) = Postgres::start() else { return };
+    let config = format!("host=127.0.0.1 port={} user=postgres", node.port);
+    let (client, connection) = tokio_postgres::connect(&config, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client.batch_execute("CREATE TYPE mood AS ENUM ('good')").await.unwrap();
+    let connector = connector(node.port);
+    for rows in [0, 1, 10_000_000] {
+        let sql = format!("SELECT 'good'::public.mood AS a FROM generate_series(1, {rows})");
+        let error = count(ask_of(&connector, &sql)).await.unwrap_err();
+        assert!(error.state.0 == "HV004" && error.message.ends_with("is of type mood"), "{rows}: {error:?}");
+    }
+    assert_eq!(count(ask_of(&connector, "SELECT 1 AS a")).await.unwrap(), 1);
     wait_until_alone(node.port).await;
 }

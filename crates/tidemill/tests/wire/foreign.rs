@@ -18,7 +18,7 @@ struct Setting {
 
 const TABLE: &str =
     "CREATE TABLE t (id int, name text, x float8, n numeric, at timestamptz, day date, ok bool, u uuid,
-                     b bytea, tags text[], doc jsonb, span interval, c char(3), v varchar(5));
+                     b bytea, tags text[], doc jsonb, span interval, c char(3), v varchar(5) COLLATE \"en-x-icu\");
     INSERT INTO t SELECT i, CASE WHEN i % 7 <> 0 THEN 'name ' || i END, i / 8.0, i / 3.0::numeric,
         timestamptz '2020-01-01 UTC' + i * interval '1 hour', date '2020-01-01' + i % 400, i % 2 = 0,
         ('00000000-0000-0000-0000-' || lpad(i::text, 12, '0'))::uuid, int4send(i), ARRAY['a', i::text, NULL],
@@ -132,7 +132,12 @@ async fn what_means_the_same_there_is_left_to_the_server() {
         ),
         (
             "SELECT id FROM t ORDER BY name, x DESC LIMIT 3 OFFSET 2",
-            r#"SELECT "id", "name", "x" FROM "public"."t" ORDER BY "name" COLLATE "C" ASC NULLS LAST, "x" DESC NULLS FIRST LIMIT 5"#,
+            r#"SELECT "id", "name", "x" FROM "public"."t" ORDER BY "name" ASC NULLS LAST, "x" DESC NULLS FIRST LIMIT 5"#,
+        ),
+        // Only what is in another order there is told to be in that of the bytes.
+        (
+            "SELECT id FROM t ORDER BY v, id LIMIT 3",
+            r#"SELECT "id", "v" FROM "public"."t" ORDER BY "v" COLLATE "C" ASC NULLS LAST, "id" ASC NULLS LAST LIMIT 3"#,
         ),
         // Numerics that are equal look different, and what a group shows is one of them.
         ("SELECT n, count(*) FROM t GROUP BY n", r#"SELECT "n", count(*), "n" FROM "public"."t" GROUP BY 1"#),

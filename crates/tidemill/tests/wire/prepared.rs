@@ -13,7 +13,7 @@ const DEFINITIONS: &str = "
     CREATE TABLE t (k int, name text);
     CREATE VIEW shown AS SELECT name AS n, count * 2 AS twice, k FROM v WHERE k > 0;
     INSERT INTO t SELECT g, 'n' || g FROM generate_series(1, 20) g;
-    INSERT INTO s SELECT g % 7, 'n' || g % 3, now() - g * interval '10 minutes', g / 4.0, g / 8.0
+    INSERT INTO s SELECT g % 7, 'n' || g % 3, now() + (12 - g) * interval '10 minutes', g / 4.0, g / 8.0
         FROM generate_series(1, 200) g;
     INSERT INTO s (k) VALUES (NULL), (NULL)";
 

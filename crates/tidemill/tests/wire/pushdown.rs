@@ -140,7 +140,7 @@ async fn groups_of_expressions_are_folded_on_the_servers() {
         ("SELECT upper(eid), count(*) FROM hist GROUP BY 1 ORDER BY 1", r#"SELECT "eid" FROM "n1"."hist""#),
         (
             "SELECT eid, n FROM hist ORDER BY n * 2 DESC, eid, at LIMIT 4",
-            r#"SELECT "eid", "at", "n" FROM "n1"."hist" ORDER BY ("n" * 2) DESC NULLS FIRST, "eid" COLLATE "C" ASC NULLS LAST, "at" ASC NULLS LAST LIMIT 4"#,
+            r#"SELECT "eid", "at", "n" FROM "n1"."hist" ORDER BY ("n" * 2) DESC NULLS FIRST, "eid" ASC NULLS LAST, "at" ASC NULLS LAST LIMIT 4"#,
         ),
     ] {
         same(&setting, query).await;

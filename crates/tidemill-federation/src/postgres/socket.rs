@@ -1,0 +1,73 @@
+//! The way to a server: a socket, encrypted as `sslmode` says.
+
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
+
+use super::tls::{Mode, Tls};
+
+/// Asks for an encrypted connection, which is answered by one byte.
+const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
+const ENCRYPTS: u8 = b'S';
+
+pub trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Socket for S {}
+
+/// Where a server is, and how it is reached.
+#[derive(Debug)]
+pub struct Address {
+    /// A name, an address, or, if it begins with a slash, the folder of a Unix socket. A certificate is in this name.
+    pub host: String,
+    /// Where the host is, so that nobody has to be asked.
+    pub hostaddr: Option<IpAddr>,
+    pub port: u16,
+    /// `None`: connections that are silent are not checked.
+    pub keepalive: Option<TcpKeepalive>,
+    pub user_timeout: Option<Duration>,
+    pub tls: Tls,
+}
+
+impl Address {
+    pub async fn connect(&self) -> io::Result<Box<dyn Socket>> {
+        if self.host.starts_with('/') {
+            let path = format!("{}/.s.PGSQL.{}", self.host, self.port);
+            return Ok(Box::new(UnixStream::connect(path).await?));
+        }
+        let mut socket = match self.hostaddr {
+            Some(address) => TcpStream::connect((address, self.port)).await?,
+            None => TcpStream::connect((self.host.as_str(), self.port)).await?,
+        };
+        self.set_options(&socket)?;
+        if !self.is_encrypted(&mut socket).await? {
+            return Ok(Box::new(socket));
+        }
+        Ok(Box::new(self.tls.encrypt(&self.host, socket).await?))
+    }
+
+    fn set_options(&self, socket: &TcpStream) -> io::Result<()> {
+        socket.set_nodelay(true)?;
+        let socket = SockRef::from(socket);
+        if let Some(keepalive) = &self.keepalive {
+            socket.set_tcp_keepalive(keepalive)?;
+        }
+        socket.set_tcp_user_timeout(self.user_timeout)
+    }
+
+    /// Whether what comes next is encrypted; an error if it has to be and the server does not do it.
+    async fn is_encrypted(&self, socket: &mut TcpStream) -> io::Result<bool> {
+        if self.tls.mode == Mode::Disable {
+            return Ok(false);
+        }
+        socket.write_all(&SSL_REQUEST).await?;
+        let answer = socket.read_u8().await?;
+        if answer != ENCRYPTS && self.tls.mode == Mode::Require {
+            return Err(io::Error::other("server does not support TLS"));
+        }
+        Ok(answer == ENCRYPTS)
+    }
+}
