@@ -6,7 +6,7 @@ PYTHON ?= python3
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
-demo: ## build, play two years of four wind turbines through continuous views, and go on serving
+demo: ## build, play two years of four wind turbines through continuous views and four databases, and go on serving
 	@command -v cargo >/dev/null || { echo 'make demo needs a Rust toolchain: see https://rustup.rs'; exit 1; }
 	cargo run --release --locked --bin tidemill -- demo
 

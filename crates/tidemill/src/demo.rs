@@ -1,63 +1,49 @@
-//! `tidemill demo`: two years of four real wind turbines through a stream into continuous views.
+//! `tidemill demo`: two years of four real wind turbines, first as a stream, then in four databases.
 
-use std::fs::File;
-use std::io::{BufReader, Read};
+mod federation;
+mod node;
+mod postgres;
+mod psql;
+mod stream;
+
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
-use bytesize::ByteSize;
-use comfy_table::Table;
-use futures::SinkExt;
-use indicatif::{ProgressBar, ProgressStyle};
 use tidemill_server::server::{Config, Listener, Server};
 use tidemill_server::settings::Settings;
-use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
+use tokio::task::block_in_place;
+
+use crate::Signals;
+use node::{Database, Nodes, TURBINES};
+use psql::Psql;
 
 #[derive(clap::Args)]
 pub struct Demo {
     /// The turbines' data, compressed with zstd.
     #[arg(long, value_name = "FILE", default_value = "demo/la-haute-borne-scada-2014-2015.csv.zst")]
     data: PathBuf,
+    /// The turbines' master data.
+    #[arg(long, value_name = "FILE", default_value = "demo/la-haute-borne_asset_table.csv")]
+    assets: PathBuf,
     #[arg(long, value_name = "DIR", default_value = "demo-data")]
     data_dir: PathBuf,
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7432")]
     listen: SocketAddr,
+    /// What the four databases are: servers of PostgreSQL, which the demo starts and ends, or files.
+    ///
+    /// PostgreSQL if it is installed.
+    #[arg(long, value_name = "DATABASE")]
+    nodes: Option<Database>,
     /// End when the results are shown.
     #[arg(long)]
     once: bool,
 }
 
-const DEFINITIONS: &str = "
-CREATE STREAM wind (turbine text, at timestamptz, pitch float8, power float8, speed float8, vane float8,
-                    temperature float8, nacelle float8, direction float8);
-CREATE CONTINUOUS VIEW hourly AS
-  SELECT turbine, date_trunc('hour', at) AS hour, count(*) AS samples, avg(power) AS kw, max(speed) AS gust
-  FROM wind GROUP BY turbine, date_trunc('hour', at);
-CREATE CONTINUOUS VIEW power_curve AS
-  SELECT floor(speed) AS metres_a_second, count(*) AS samples, avg(power) AS kw, min(power) AS least, max(power) AS most
-  FROM wind WHERE speed IS NOT NULL GROUP BY floor(speed);
-CREATE CONTINUOUS VIEW turbines AS
-  SELECT turbine, count(*) AS samples, sum(power) / 6 AS kwh, max(power) AS peak_kw, min(at) AS first, max(at) AS last
-  FROM wind GROUP BY turbine;
-CREATE CONTINUOUS VIEW last_minute WITH (sw = '1 minute') AS
-  SELECT turbine, count(*) AS samples, avg(power) AS kw FROM wind GROUP BY turbine;";
-
-const RESULTS: [(&str, &str); 6] = [
-    ("Per turbine: two years", "SELECT * FROM turbines ORDER BY turbine"),
-    (
-        "Power curve: what a wind of so many m/s gives",
-        "SELECT metres_a_second, samples, round(kw::numeric, 1) AS kw, least, most FROM power_curve ORDER BY 1",
-    ),
-    ("The best hours", "SELECT * FROM hourly ORDER BY kw DESC NULLS LAST LIMIT 5"),
-    ("The worst hours: a turbine that stands still draws power", "SELECT * FROM hourly ORDER BY kw LIMIT 5"),
-    ("The last hours", "SELECT * FROM hourly ORDER BY hour DESC, turbine LIMIT 8"),
-    (
-        "What arrived in the last minute: a sliding window, empty again when a minute has passed",
-        "SELECT * FROM last_minute ORDER BY turbine",
-    ),
-];
+/// In the data directory: the databases of the second act.
+const NODES: &str = "nodes";
+const FORGET_MAX: Duration = Duration::from_secs(5);
 
 pub async fn run(demo: Demo) -> Result<(), String> {
     let settings = Settings::load(None, &[]).map_err(|e| e.to_string())?;
@@ -68,107 +54,64 @@ pub async fn run(demo: Demo) -> Result<(), String> {
         settings: Arc::new(settings),
     };
     let (server, _) = Server::open(config).await.map_err(|e| e.to_string())?;
+    let mut signals = Signals::new().map_err(|e| e.to_string())?;
     let listeners = server.listen(&[demo.listen]).await.map_err(|e| e.to_string())?;
     let address = listeners.iter().find_map(Listener::address).unwrap_or(demo.listen);
     let serving = {
         let server = Arc::clone(&server);
         tokio::spawn(async move { server.serve(listeners).await })
     };
-    let shown = show(&demo, &server, address).await;
-    if shown.is_ok() && !demo.once {
-        println!(
-            "\nThe server is running. Connect with:\n\n  psql -h {} -p {} -U postgres tidemill\n",
-            address.ip(),
-            address.port()
-        );
-        println!(
-            "Ctrl-C ends it. The data stays in {}; remove that folder to start afresh.",
-            demo.data_dir.display()
-        );
-        tokio::signal::ctrl_c().await.map_err(|e| e.to_string())?;
+    let mut nodes = None;
+    let shown = tokio::select! {
+        shown = show(&demo, &server, address, &mut nodes) => shown,
+        () = signals.next() => Ok(()),
+    };
+    if nodes.is_some() {
+        forget_nodes(address).await;
     }
     server.stop();
-    serving.await.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
-    shown
+    let served = serving.await;
+    // So that nobody asks the nodes any more whether they are there.
+    drop(server);
+    if let Some(nodes) = nodes {
+        block_in_place(|| nodes.stop());
+    }
+    shown?;
+    served.map_err(|e| e.to_string())?.map_err(|e| e.to_string())
 }
 
-async fn show(demo: &Demo, server: &Server, address: SocketAddr) -> Result<(), String> {
-    let options = format!("host={} port={} user=postgres dbname=tidemill", address.ip(), address.port());
-    let (client, connection) = tokio_postgres::connect(&options, NoTls).await.map_err(|e| e.to_string())?;
-    tokio::spawn(connection);
-    let known = client.simple_query("SELECT samples FROM turbines LIMIT 1").await.is_ok();
-    if known {
-        println!("{} holds the data of an earlier run; it goes on from there.", demo.data_dir.display());
-    } else {
-        client.batch_execute(DEFINITIONS).await.map_err(describe)?;
-        play(&client, server, &demo.data).await?;
+/// What cannot be forgotten in time the next demo forgets.
+async fn forget_nodes(address: SocketAddr) {
+    let forget = async { federation::forget(&Psql::connect(address).await?).await };
+    match tokio::time::timeout(FORGET_MAX, forget).await {
+        Ok(Ok(())) => {}
+        Ok(Err(cause)) => tracing::warn!(cause, "the nodes could not be forgotten"),
+        Err(_) => tracing::warn!("the nodes could not be forgotten in time"),
     }
-    for (title, sql) in RESULTS {
-        println!("\n{title}\n  {sql}");
-        println!("{}", table(&client, sql).await?);
-    }
-    Ok(())
 }
 
-/// Sends the file by COPY, as it comes out of the decompressor.
-async fn play(client: &Client, server: &Server, path: &Path) -> Result<(), String> {
-    let open = |e: std::io::Error| format!("could not read {}: {e}", path.display());
-    let file = File::open(path).map_err(open)?;
-    let bar = ProgressBar::new(file.metadata().map_err(open)?.len());
-    if let Ok(style) = ProgressStyle::with_template("{bar:40} {percent:>3} %  {elapsed} elapsed") {
-        bar.set_style(style);
+/// Both acts; then, unless that is all, it goes on until it is dropped.
+async fn show(
+    demo: &Demo,
+    server: &Server,
+    address: SocketAddr,
+    nodes: &mut Option<Nodes>,
+) -> Result<(), String> {
+    let mut psql = Psql::connect(address).await?;
+    // Of a demo that was killed.
+    federation::forget(&psql).await?;
+    stream::show(demo, server, &mut psql).await?;
+    let nodes = nodes.insert(block_in_place(|| Nodes::start(&demo.data_dir.join(NODES), demo.nodes))?);
+    federation::show(demo, address, nodes, &mut psql).await?;
+    if demo.once {
+        return Ok(());
     }
-    let mut reader = zstd::Decoder::new(bar.wrap_read(BufReader::new(file))).map_err(open)?;
-    let started = Instant::now();
-    let sink: tokio_postgres::CopyInSink<bytes::Bytes> =
-        client.copy_in("COPY wind FROM STDIN (FORMAT csv, HEADER, NULL '')").await.map_err(describe)?;
-    futures::pin_mut!(sink);
-    let mut raw = 0_u64;
-    loop {
-        let mut chunk = vec![0; 64 << 10];
-        let read = reader.read(&mut chunk).map_err(open)?;
-        if read == 0 {
-            break;
-        }
-        raw += read as u64;
-        chunk.truncate(read);
-        sink.send(chunk.into()).await.map_err(describe)?;
-    }
-    let rows: u64 = sink.finish().await.map_err(describe)?;
-    let elapsed = started.elapsed();
-    bar.finish();
+    println!("The server and its nodes are running. Connect with:\n");
+    println!("  psql -h {} -p {} -U postgres tidemill", address.ip(), address.port());
+    println!("  {}      (a node)\n", nodes.command(TURBINES[0]));
     println!(
-        "{rows} rows ({} of CSV) in {:.2} s: {:.0} rows/s into four views, durable; {} on disk.",
-        ByteSize(raw),
-        elapsed.as_secs_f64(),
-        rows as f64 / elapsed.as_secs_f64(),
-        ByteSize(server.disk_bytes()),
+        "Ctrl-C ends them. The data stays in {}, only the nodes are made anew; remove that folder to start afresh.",
+        demo.data_dir.display()
     );
-    Ok(())
-}
-
-async fn table(client: &Client, sql: &str) -> Result<Table, String> {
-    let mut table = Table::new();
-    table.load_preset(comfy_table::presets::ASCII_MARKDOWN);
-    for message in client.simple_query(sql).await.map_err(describe)? {
-        match message {
-            SimpleQueryMessage::RowDescription(columns) => {
-                table.set_header(columns.iter().map(|c| c.name().to_string()));
-            }
-            SimpleQueryMessage::Row(row) => {
-                table.add_row((0..row.len()).map(|i| row.get(i).unwrap_or("").to_string()));
-            }
-            _ => {}
-        }
-    }
-    Ok(table)
-}
-
-fn describe(error: tokio_postgres::Error) -> String {
-    match error.as_db_error() {
-        Some(error) => {
-            format!("{}{}", error.message(), error.where_().map(|w| format!(" ({w})")).unwrap_or_default())
-        }
-        None => error.to_string(),
-    }
+    std::future::pending().await
 }

@@ -30,8 +30,8 @@ enum Command {
     ///
     /// At the first start on an empty directory a password for the user "postgres" is made up and shown once.
     Serve(Serve),
-    /// Play the data of four real wind turbines through a stream into continuous views, show what the views say, and
-    /// go on serving.
+    /// Play the data of four real wind turbines through a stream into continuous views, then put it into four databases
+    /// and read them as one, and go on serving.
     Demo(demo::Demo),
     /// Measure a database, this one or another: suites, pgbench scripts, rates and limits, comparisons.
     Bench(Box<tidemill_bench::Arguments>),
@@ -216,14 +216,18 @@ impl Signals {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
     /// The first one ends the sessions and writes a checkpoint; a second one ends the process at once, which loses
     /// nothing: the next start replays the log.
     async fn stop(mut self, server: Arc<Server>) {
         for is_first in [true, false] {
-            tokio::select! {
-                _ = self.terminate.recv() => {}
-                _ = self.interrupt.recv() => {}
-            }
+            self.next().await;
             if is_first {
                 tracing::info!("shutting down; a second signal ends it at once");
                 server.stop();

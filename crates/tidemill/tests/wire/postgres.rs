@@ -17,10 +17,7 @@ const START_MAX: Duration = Duration::from_secs(60);
 impl Postgres {
     /// A fresh cluster on a free port; none when there is no PostgreSQL 15 here, and then says so.
     pub fn start() -> Option<Postgres> {
-        let Some(bin) = bin() else {
-            println!("skipped: no PostgreSQL 15 found (set PG_BIN to the folder of its `postgres`)");
-            return None;
-        };
+        let bin = installed()?;
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().join("data");
         std::fs::create_dir(&data).unwrap();
@@ -70,9 +67,14 @@ impl Drop for Postgres {
     }
 }
 
-fn bin() -> Option<PathBuf> {
+/// The folder of its programs; says if it is not there.
+pub fn installed() -> Option<PathBuf> {
     let candidates = [std::env::var("PG_BIN").ok(), Some("/usr/lib/postgresql/15/bin".into())];
-    candidates.into_iter().flatten().map(PathBuf::from).find(|dir| dir.join("postgres").exists())
+    let found = candidates.into_iter().flatten().map(PathBuf::from).find(|dir| dir.join("postgres").exists());
+    if found.is_none() {
+        println!("skipped: no PostgreSQL 15 found (set PG_BIN to the folder of its `postgres`)");
+    }
+    found
 }
 
 fn as_user(is_root: bool, program: &Path) -> Command {
