@@ -54,6 +54,8 @@ mod exit {
 }
 
 pub fn main(arguments: Arguments) -> ExitCode {
+    // The allocator asks for huge pages, of which so small a process uses a part. Where the kernel refuses it takes more.
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
     match dispatch(arguments.verb) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
