@@ -2,7 +2,7 @@
 
 mod demo;
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -85,7 +85,12 @@ fn main() -> ExitCode {
 fn start_log(level: &str) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("TIDEMILL_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let is_terminal = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(is_terminal)
+        .init();
 }
 
 fn print(text: &str) -> Result<(), String> {

@@ -28,7 +28,8 @@ const STATE_POLL: Duration = Duration::from_millis(20);
 
 const TOTAL: &str =
     "SELECT count(*) AS samples, round(sum(power) / 6000) AS mwh, max(speed) AS gust FROM measurements;";
-const ASKED: &str = "SELECT node, rows, time_ms, remote_sql FROM tidemill.last_query_nodes ORDER BY node;";
+const ASKED: &str =
+    "SELECT node, rows, round(time_ms) AS ms, remote_sql FROM tidemill.last_query_nodes ORDER BY node;";
 const JOIN: &str =
     "SELECT name, model, latitude, longitude, round(100 * avg(power) / rated_kw) AS percent_of_rated_power
   FROM measurements JOIN assets ON name = turbine
@@ -75,7 +76,10 @@ async fn define(nodes: &Nodes, psql: &mut Psql) -> Result<(), String> {
 /// The nodes are new at each start, so what tells where they are is as well: nobody shall look for them without the demo.
 pub async fn forget(psql: &Psql) -> Result<(), String> {
     let servers = format!("DROP SERVER IF EXISTS assets, {} CASCADE", TURBINES.join(", "));
-    psql.client().batch_execute(&servers).await.map_err(describe)
+    for statement in ["SET client_min_messages = warning", &servers, "RESET client_min_messages"] {
+        psql.client().batch_execute(statement).await.map_err(describe)?;
+    }
+    Ok(())
 }
 
 /// Copies the rows of each turbine to its node, all nodes at the same time.
