@@ -16,6 +16,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrow::datatypes::Schema;
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{ScalarValue, config_err};
@@ -212,7 +213,7 @@ trait Target {
     /// Of a scan whose columns the sources are; `None`: it cannot do that.
     fn scan(&self, scan: &ForeignScanExec, sources: &[Source]) -> Result<Option<Arc<dyn ExecutionPlan>>>;
 
-    /// Of one side of a union that is no such scan.
+    /// Of one side of a union that is no such scan. It has what the operator is over, projections included.
     fn other(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>>;
 
     /// Whether the projections on the way stay.
@@ -225,35 +226,68 @@ fn push(
     sources: &[Source],
     target: &dyn Target,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    push_below(plan, &[], sources, target)
+}
+
+/// `left` are the projections on the way, the uppermost first, that do not stay.
+fn push_below(
+    plan: &Arc<dyn ExecutionPlan>,
+    left: &[&ProjectionExec],
+    sources: &[Source],
+    target: &dyn Target,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     if let Some(scan) = plan.downcast_ref::<ForeignScanExec>() {
         return target.scan(scan, sources);
     }
     if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
         let below = sources.iter().map(|source| source.below(projection)).collect::<Option<Vec<_>>>();
         let Some(below) = below else { return Ok(None) };
-        let pushed = push(projection.input(), &below, target)?;
-        return match pushed {
-            Some(pushed) if target.keeps_projections() => {
-                replace_children_if_necessary(Arc::clone(plan), vec![pushed]).map(Some)
-            }
-            pushed => Ok(pushed),
-        };
+        if target.keeps_projections() {
+            let pushed = push_below(projection.input(), left, &below, target)?;
+            return pushed
+                .map(|pushed| replace_children_if_necessary(Arc::clone(plan), vec![pushed]))
+                .transpose();
+        }
+        return push_below(projection.input(), &[left, &[projection]].concat(), &below, target);
     }
     if plan.downcast_ref::<UnionExec>().is_some() {
-        let mut any = false;
-        let sides = plan.children().into_iter().map(|side| match push(side, sources, target)? {
-            Some(pushed) => {
-                any = true;
-                Ok(pushed)
-            }
-            None => target.other(side),
+        let sides = plan.children();
+        let pushed = sides.iter().map(|side| push_below(side, left, sources, target));
+        let pushed = pushed.collect::<Result<Vec<_>>>()?;
+        if pushed.iter().all(Option::is_none) {
+            return Ok(None);
+        }
+        let sides = sides.into_iter().zip(pushed).map(|(side, pushed)| match pushed {
+            Some(pushed) => Ok(pushed),
+            None => target.other(&projected(left, side, &plan.schema())?),
         });
-        let sides = sides.collect::<Result<Vec<_>>>()?;
-        return if any { UnionExec::try_new(sides).map(Some) } else { Ok(None) };
+        return UnionExec::try_new(sides.collect::<Result<Vec<_>>>()?).map(Some);
     }
     match (plan.name(), plan.children().as_slice()) {
         // It lets others run; a scan waits for its server.
-        ("CooperativeExec", [below]) => push(below, sources, target),
+        ("CooperativeExec", [below]) => push_below(below, left, sources, target),
         _ => Ok(None),
     }
+}
+
+/// A side of a union below the projections that were above the union. Its columns may be called otherwise than the union's.
+fn projected(
+    projections: &[&ProjectionExec],
+    side: &Arc<dyn ExecutionPlan>,
+    union: &Schema,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let mut side = Arc::clone(side);
+    let names =
+        |schema: &Schema| schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
+    let own = names(&side.schema());
+    if own != names(union) {
+        let columns = own.iter().zip(names(union)).enumerate();
+        let columns =
+            columns.map(|(i, (own, name))| (Arc::new(Column::new(own, i)) as Arc<dyn PhysicalExpr>, name));
+        side = Arc::new(ProjectionExec::try_new(columns.collect::<Vec<_>>(), side)?);
+    }
+    for projection in projections.iter().rev() {
+        side = Arc::new(ProjectionExec::try_new(projection.expr().to_vec(), side)?);
+    }
+    Ok(side)
 }

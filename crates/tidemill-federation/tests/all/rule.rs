@@ -141,6 +141,31 @@ async fn partial_aggregates() {
     .await;
 }
 
+/// What is folded here is over the same projection as what is folded there.
+#[tokio::test]
+async fn partial_aggregates_over_projections() {
+    check(
+        "SELECT sum(n)::text, max(n)::text FROM (SELECT n * n AS n FROM m) AS d",
+        &["80.0000000000|49.0000000000"],
+        &[
+            r#"able: SELECT count(("n" * "n")), coalesce(sum(("n" * "n")), 0), max(("n" * "n")) FROM m"#,
+            r#"part: SELECT "n" FROM m"#,
+            r#"plain: SELECT "n" FROM m"#,
+        ],
+    )
+    .await;
+    check(
+        "SELECT i, count(*) FROM (SELECT length(g) AS i FROM m) AS d GROUP BY i ORDER BY i",
+        &["0|1", "1|6", "|1"],
+        &[
+            r#"able: SELECT length("g"), count(*) FROM m GROUP BY 1"#,
+            r#"part: SELECT "g" FROM m"#,
+            r#"plain: SELECT "g" FROM m"#,
+        ],
+    )
+    .await;
+}
+
 /// A side that cannot sort sends all it has.
 #[tokio::test]
 async fn first_rows() {

@@ -51,3 +51,130 @@ async fn nodes_of_several_kinds_are_read_as_one() {
     ours.run("CREATE MULTI TENANT TABLE m (id int, name text) CHILDREN (lite.f, pg.public.f)").await;
     assert_eq!(read(&ours.client, "SELECT count(*) FROM m").await, [["200"]]);
 }
+
+const MIXED: &str = "id int, k int, v float8, n numeric, s text, b bool, at timestamptz";
+
+/// A row of `t`, as `VALUES` or as a line of CSV have it.
+fn mixed(id: usize, quote: &str) -> String {
+    let cells = [
+        id.to_string(),
+        (id % 5).to_string(),
+        format!("{:?}", (id * 7 % 40) as f64 / 4.0),
+        format!("{}", (id % 9) as f64 / 2.0),
+        format!("{quote}s{}{quote}", id % 4),
+        (id % 3 == 0).to_string(),
+        format!("{quote}2021-03-0{} {:02}:30:00+00{quote}", 1 + id % 8, id % 24),
+    ];
+    cells.join(",")
+}
+
+/// `t` over two tables of PostgreSQL, one of SQLite and a file; `ours` has the same rows, as has `sig` the names of keys.
+async fn projected(node: &Postgres) -> Ours {
+    let ours = Ours::start().await;
+    let values = |ids: std::ops::Range<usize>| {
+        let rows: Vec<_> = ids.map(|id| format!("({})", mixed(id, "'"))).collect();
+        rows.join(", ")
+    };
+    let config = format!("host=127.0.0.1 port={} user=postgres", node.port);
+    let (there, connection) = tokio_postgres::connect(&config, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let create =
+        |name: &str, ids| format!("CREATE TABLE {name} ({MIXED}); INSERT INTO {name} VALUES {}", values(ids));
+    let two = format!("{}; {}", create("t1", 0..60), create("t2", 60..120));
+    there.batch_execute(&two).await.unwrap();
+    let (database, csv) = (ours.path("t.db"), ours.path("t.csv"));
+    Connection::open(&database).unwrap().execute_batch(&create("t", 120..180)).unwrap();
+    std::fs::write(&csv, (180..240).map(|id| mixed(id, "\"") + "\n").collect::<String>()).unwrap();
+    ours.run(&format!(
+        "CREATE SERVER pg FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '127.0.0.1', port '{}', dbname 'postgres');
+         CREATE USER MAPPING FOR PUBLIC SERVER pg OPTIONS (user 'postgres');
+         CREATE SERVER lite FOREIGN DATA WRAPPER sqlite_fdw OPTIONS (database '{database}');
+         CREATE SERVER files FOREIGN DATA WRAPPER file_fdw;
+         CREATE SERVER parent FOREIGN DATA WRAPPER pgspider_core_fdw;
+         CREATE FOREIGN TABLE t ({MIXED}) SERVER parent;
+         CREATE FOREIGN TABLE t__pg__0 ({MIXED}) SERVER pg OPTIONS (table_name 't1');
+         CREATE FOREIGN TABLE t__pg__1 ({MIXED}) SERVER pg OPTIONS (table_name 't2');
+         CREATE FOREIGN TABLE t__lite__0 ({MIXED}) SERVER lite OPTIONS (table 't');
+         CREATE FOREIGN TABLE t__files__0 ({MIXED}) SERVER files OPTIONS (filename '{csv}', format 'csv');
+         CREATE TABLE ours ({MIXED}); INSERT INTO ours VALUES {};
+         CREATE TABLE sig (s text, name text, n numeric); INSERT INTO sig VALUES ('s0', 'a', 0.50), ('s1', 'b', 1), ('s3', 'a', 2.0);
+         SET timezone = 'UTC'",
+        node.port,
+        values(0..240)
+    ))
+    .await;
+    ours
+}
+
+/// Some nodes fold what is over a projection, the rows of the others are folded here: over the same projection.
+#[tokio::test]
+async fn what_is_over_projections_is_folded_alike_on_all_nodes() {
+    let Some(node) = Postgres::start() else { return };
+    let ours = projected(&node).await;
+    for query in [
+        // The projection keeps the column's name.
+        "SELECT sum(v), avg(v), min(v), max(v) FROM (SELECT v * 2 AS v FROM TABLE) AS x",
+        "SELECT DISTINCT s FROM (SELECT s || 'z' AS s FROM TABLE) AS x",
+        "SELECT b, count(*) FROM (SELECT NOT b AS b, id FROM TABLE) AS x GROUP BY b",
+        "SELECT k, sum(k), count(*) FROM (SELECT k % 2 AS k FROM TABLE) AS x GROUP BY k",
+        "SELECT id, k, count(*) FROM (SELECT k AS id, id % 3 AS k FROM TABLE) AS x GROUP BY id, k",
+        "SELECT k, sum(n) FROM (SELECT k, -n AS n FROM TABLE) AS x GROUP BY k",
+        "WITH x AS (SELECT n + 1 AS n, s FROM TABLE) SELECT n, max(s) FROM x GROUP BY n",
+        "SELECT s, sum(v) FROM (SELECT s, v + 1 AS v FROM (SELECT s || s AS s, v * 2 AS v FROM TABLE) AS y) AS x GROUP BY s",
+        "SELECT max(k), count(*) FROM (SELECT DISTINCT k + k AS k FROM TABLE) AS x",
+        // Keys and arguments are computed.
+        "SELECT extract(hour FROM at), count(*) FROM TABLE GROUP BY 1",
+        "SELECT extract(hour FROM at), avg(v) FROM TABLE GROUP BY 1",
+        "SELECT date_trunc('day', at), sum(n) FROM TABLE GROUP BY 1",
+        "SELECT k + k, count(*), sum(v) FROM TABLE GROUP BY 1",
+        "SELECT v::numeric, count(*) FROM TABLE GROUP BY 1",
+        "SELECT v * 2, max(s) FROM TABLE GROUP BY 1",
+        "SELECT n, count(*), sum(n * 2) FROM TABLE GROUP BY n",
+        "SELECT upper(s), b, count(*), sum(id) FROM TABLE WHERE k > 1 GROUP BY 1, 2",
+        "SELECT CASE WHEN k > 2 THEN 'many' ELSE s END, count(*) FROM TABLE GROUP BY 1",
+        "SELECT DISTINCT n * 2, k FROM TABLE",
+        "SELECT count(DISTINCT s), count(DISTINCT k + 1) FROM TABLE",
+        "SELECT at::date, bool_and(b), variance(k) FROM TABLE GROUP BY 1",
+        "SELECT k, count(*) FILTER (WHERE b) FROM TABLE GROUP BY k",
+        "SELECT length(s || k), sum(length(s)) FROM TABLE GROUP BY 1 HAVING count(*) > 1",
+        // Subqueries.
+        "SELECT id, (SELECT count(*) FROM TABLE AS y WHERE y.s = x.s AND y.id < x.id) FROM TABLE AS x WHERE id IN (1, 100, 200)",
+        "SELECT id, (SELECT sum(v) FROM TABLE AS y WHERE y.k = x.k) FROM TABLE AS x WHERE id % 50 = 1",
+        "SELECT k, count(*) FROM TABLE AS x WHERE v > (SELECT avg(v) FROM TABLE AS y WHERE y.s = x.s) GROUP BY k",
+        "SELECT s, count(*) FROM TABLE AS x WHERE EXISTS (SELECT FROM TABLE AS y WHERE y.id = x.id + 5) GROUP BY s",
+        "SELECT count(*) FROM TABLE WHERE k IN (SELECT k + 3 FROM TABLE WHERE b)",
+        "SELECT sum(x.v) FROM (SELECT v * 2 AS v, k FROM TABLE) AS x, (SELECT max(k) AS k FROM TABLE) AS y WHERE x.k = y.k",
+        // Joins.
+        "SELECT name, sum(w) FROM (SELECT s, v * 2 AS w FROM TABLE) AS x JOIN sig USING (s) GROUP BY name",
+        "SELECT name, sum(v), count(*) FROM (SELECT s, v * 2 AS v FROM TABLE) AS x JOIN sig USING (s) GROUP BY name",
+        "SELECT b, name, avg(v) FROM TABLE AS x JOIN sig ON upper(x.s) = upper(sig.s) GROUP BY b, name",
+        "SELECT x.n, count(*) FROM TABLE AS x JOIN sig ON x.n = sig.n GROUP BY x.n",
+        "SELECT x.n, count(*) FROM TABLE AS x JOIN TABLE AS y ON x.n = y.n GROUP BY x.n",
+        "SELECT name, sum(x.k) FROM sig LEFT JOIN (SELECT k + 1 AS k, s || '' AS s FROM TABLE) AS x USING (s) GROUP BY name",
+        "SELECT sig.name, count(*) FROM TABLE AS x JOIN sig ON x.k = length(sig.s) - 1 GROUP BY 1",
+        // Unions.
+        "SELECT a, sum(c) FROM (SELECT k AS a, v AS c FROM TABLE UNION ALL SELECT id, v * 3 FROM TABLE) AS x GROUP BY a",
+        "SELECT DISTINCT a FROM (SELECT s AS a FROM TABLE UNION ALL SELECT name FROM sig) AS x",
+    ] {
+        let wanted = ours.answer(&query.replace("TABLE", "ours")).await;
+        assert!(wanted.is_ok(), "{query}: {wanted:?}");
+        let foreign = query.replace("TABLE", "t");
+        for off in [
+            "enable_hashjoin",
+            "enable_foreign_aggregates",
+            "enable_foreign_eager_aggregates",
+            "enable_foreign_filters",
+            "enable_foreign_dynamic_filters",
+            "",
+        ] {
+            let set = |value| format!("SET {off} = {value}");
+            if !off.is_empty() {
+                ours.run(&set("off")).await;
+            }
+            assert_eq!(ours.answer(&foreign).await, wanted, "without {off}: {query}");
+            if !off.is_empty() {
+                ours.run(&set("on")).await;
+            }
+        }
+    }
+}
