@@ -43,8 +43,12 @@ pub struct Capabilities {
     /// ORDER BY, with nulls where they are wanted, together with LIMIT.
     pub sort: bool,
     pub functions: &'static [Function],
+    /// Those that depend on the session's time zone, and are the same there if it is UTC.
+    pub functions_in_utc: &'static [Function],
     /// Casts, from and to, that are the same there.
     pub casts: &'static [(Scalar, Scalar)],
+    /// … if the session's time zone is UTC.
+    pub casts_in_utc: &'static [(Scalar, Scalar)],
     /// Types that are compared without casts there, as if the first were the second.
     pub mixed: &'static [(Scalar, Scalar)],
     /// `CASE WHEN`, and conditions as values.
@@ -111,7 +115,9 @@ impl Capabilities {
             limit: false,
             sort: false,
             functions: &[],
+            functions_in_utc: &[],
             casts: &[],
+            casts_in_utc: &[],
             mixed: &[],
             cases: false,
             prunes: false,

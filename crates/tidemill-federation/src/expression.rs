@@ -15,9 +15,11 @@ use datafusion::physical_expr::expressions::{
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use tidemill_sql::function::value_of_key;
 use tidemill_sql::name::quote_literal;
+use tidemill_sql::planner::SessionVars;
+use tidemill_sql::text::TimeZone;
 use tidemill_sql::types::{Scalar, Type};
 
-use crate::connector::{Capabilities, Logic};
+use crate::connector::{Capabilities, Function, Logic};
 use crate::dialect::{Comparison, Operand};
 use crate::pushdown::SORT_KEY;
 
@@ -175,7 +177,7 @@ impl Writer<'_> {
             return Some(Operand { sql, ty, value: Some(literal.value().clone()) });
         }
         let sql = if let Some(cast) = expr.downcast_ref::<CastExpr>() {
-            self.cast(&self.operand(cast.expr())?, ty)?
+            self.cast(&self.operand(cast.expr())?, ty, false)?
         } else if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() {
             self.call(call, ty)?
         } else if is_test(expr) {
@@ -190,11 +192,12 @@ impl Writer<'_> {
         let arguments =
             call.args().iter().map(|argument| self.operand(argument)).collect::<Option<Vec<_>>>()?;
         if let ([inner], true) = (arguments.as_slice(), call.name() == ty.scalar.typname()) {
-            return self.cast(inner, ty);
+            return self.cast(inner, ty, is_in_utc(call));
         }
         let types: Vec<_> = arguments.iter().map(|argument| argument.ty).collect();
-        let is_known = self.capabilities.functions.iter().any(|known| known.takes(call.name(), &types));
-        if !is_known {
+        let takes = |functions: &[Function]| functions.iter().any(|known| known.takes(call.name(), &types));
+        let Capabilities { functions, functions_in_utc, .. } = self.capabilities;
+        if !takes(functions) && !(takes(functions_in_utc) && is_in_utc(call)) {
             return None;
         }
         let is_operator = !call.name().starts_with(|c: char| c.is_alphanumeric() || c == '_');
@@ -212,11 +215,12 @@ impl Writer<'_> {
         })
     }
 
-    fn cast(&self, inner: &Operand, ty: Type) -> Option<String> {
-        let known = self.capabilities.casts.iter().any(|(from, to)| {
-            *from == inner.ty.scalar && *to == ty.scalar && !inner.ty.array && !ty.array && ty.typmod < 0
-        });
-        known.then(|| format!("({})::{}", inner.sql, ty.display()))
+    fn cast(&self, inner: &Operand, ty: Type, is_in_utc: bool) -> Option<String> {
+        let Capabilities { casts, casts_in_utc, .. } = self.capabilities;
+        let is_cast = (inner.ty.scalar, ty.scalar);
+        let is_known = casts.contains(&is_cast) || (is_in_utc && casts_in_utc.contains(&is_cast));
+        let is_plain = !inner.ty.array && !ty.array && ty.typmod < 0;
+        (is_known && is_plain).then(|| format!("({})::{}", inner.sql, ty.display()))
     }
 
     /// `CASE WHEN … THEN … END`, all of one type.
@@ -247,6 +251,12 @@ fn is_test(expr: &Expr) -> bool {
         || expr.downcast_ref::<IsNotNullExpr>().is_some()
         || expr.downcast_ref::<InListExpr>().is_some()
         || expr.downcast_ref::<LikeExpr>().is_some()
+}
+
+/// Whether the session that calls it is in UTC.
+fn is_in_utc(call: &ScalarFunctionExpr) -> bool {
+    let vars = call.config_options().extensions.get::<SessionVars>();
+    vars.is_some_and(|vars| vars.zone == TimeZone::UTC)
 }
 
 /// What a key is made of: what is compared by it here is compared as it is there.

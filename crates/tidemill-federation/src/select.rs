@@ -5,6 +5,8 @@ use std::sync::Arc;
 use arrow::compute::SortOptions;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::logical_expr::Expr;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
 use tidemill_sql::types::Type;
 
 use crate::connector::{Capabilities, RemoteColumn, RemoteQuery, TableFacts, TableSize};
@@ -149,6 +151,16 @@ impl RemoteSelect {
         match source {
             Source::Column { index, .. } => self.column(*index),
             Source::Expression { expr, .. } => self.writer(capabilities).operand(expr),
+            Source::Constant(_) => None,
+        }
+    }
+
+    /// A condition on a row.
+    pub(crate) fn condition(&self, source: &Source, capabilities: &Capabilities) -> Option<String> {
+        let column = |index| Arc::new(Column::new("", index)) as Arc<dyn PhysicalExpr>;
+        match source {
+            Source::Column { index, .. } => self.writer(capabilities).condition(&column(*index)),
+            Source::Expression { expr, .. } => self.writer(capabilities).condition(expr),
             Source::Constant(_) => None,
         }
     }

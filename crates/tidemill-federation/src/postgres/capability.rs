@@ -88,7 +88,7 @@ const FLOAT8: &[Scalar] = &[Scalar::Float8];
 const DATE: &[Scalar] = &[Scalar::Date];
 const MOMENTS: &[Scalar] = &[Scalar::Date, Scalar::Timestamp];
 
-/// Not among them: what depends on a time zone, a collation, or settings.
+/// Not among them: what depends on a collation, or settings.
 const FUNCTIONS: &[Function] = &[
     Function::new(&["+", "-", "*", "/"], &[NUMBERS, NUMBERS]),
     Function::new(&["%"], &[INTEGERS, INTEGERS]),
@@ -112,6 +112,12 @@ const FUNCTIONS: &[Function] = &[
     Function::new(&["+", "-"], &[MOMENTS, &[Scalar::Interval]]),
 ];
 
+/// Connections are in UTC.
+const FUNCTIONS_IN_UTC: &[Function] = &[
+    Function::new(&["date_trunc", "extract", "date_part"], &[TEXT, &[Scalar::Timestamptz]]),
+    Function::new(&["+", "-"], &[&[Scalar::Timestamptz], &[Scalar::Interval]]),
+];
+
 const CASTS: &[(Scalar, Scalar)] = &[
     (Scalar::Int2, Scalar::Int4),
     (Scalar::Int2, Scalar::Int8),
@@ -133,6 +139,13 @@ const CASTS: &[(Scalar, Scalar)] = &[
     (Scalar::Numeric, Scalar::Int8),
     (Scalar::Date, Scalar::Timestamp),
     (Scalar::Timestamp, Scalar::Date),
+];
+
+const CASTS_IN_UTC: &[(Scalar, Scalar)] = &[
+    (Scalar::Timestamptz, Scalar::Date),
+    (Scalar::Timestamptz, Scalar::Timestamp),
+    (Scalar::Date, Scalar::Timestamptz),
+    (Scalar::Timestamp, Scalar::Timestamptz),
 ];
 
 /// An index on the one serves for values of the other.
@@ -163,7 +176,9 @@ const fn capabilities(dialect: &'static dyn Dialect) -> Capabilities {
         limit: true,
         sort: true,
         functions: FUNCTIONS,
+        functions_in_utc: FUNCTIONS_IN_UTC,
         casts: CASTS,
+        casts_in_utc: CASTS_IN_UTC,
         mixed: MIXED,
         cases: true,
         prunes: false,

@@ -17,7 +17,7 @@ use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use super::rule::{NodeRule, Plan};
-use super::state::{Part, is_known, received, state};
+use super::state::{Call, Part, is_known, received, state};
 use super::{Pushdown, Source, Target, push};
 use crate::scan::ForeignScanExec;
 use crate::select::RemoteSelect;
@@ -39,13 +39,13 @@ fn pushed(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         _ => return Ok(None),
     };
     let group = aggregate.group_expr();
-    let is_filtered = aggregate.filter_expr().iter().any(Option::is_some);
-    if group.has_grouping_set() || is_filtered || !aggregate.aggr_expr().iter().all(|call| is_known(call)) {
+    if group.has_grouping_set() || !aggregate.aggr_expr().iter().all(|call| is_known(call)) {
         return Ok(None);
     }
-    let arguments = aggregate.aggr_expr().iter().map(|call| call.expressions());
-    let exprs: Vec<_> =
-        group.expr().iter().map(|(key, _)| Arc::clone(key)).chain(arguments.flatten()).collect();
+    let keys = group.expr().iter().map(|(key, _)| Arc::clone(key));
+    let arguments = aggregate.aggr_expr().iter().flat_map(|call| call.expressions());
+    let filters = aggregate.filter_expr().iter().flatten().cloned();
+    let exprs: Vec<_> = keys.chain(arguments).chain(filters).collect();
     let Some(sources) = exprs.iter().map(Source::of).collect::<Option<Vec<_>>>() else { return Ok(None) };
     let states = Arc::new(partial(aggregate, aggregate.input())?);
     let target = States { aggregate, keys: group.expr().len(), schema: states.schema() };
@@ -112,14 +112,22 @@ impl Target for States<'_> {
 }
 
 impl States<'_> {
-    /// What the server is to select, column by column.
+    /// What the server is to select, column by column. The sources are keys, an argument of each aggregate, and the
+    /// conditions of those that have one.
     fn parts(&self, scan: &ForeignScanExec, sources: &[Source]) -> Option<Vec<Part>> {
-        let (keys, arguments) = sources.split_at(self.keys);
+        let (keys, rest) = sources.split_at(self.keys);
+        let calls = self.aggregate.aggr_expr();
+        let (arguments, filters) = rest.split_at(calls.len());
         let names = self.schema.fields().iter().map(|field| field.name());
         let keys = keys.iter().zip(names).map(|(key, name)| Part::key(key, name, scan));
         let keys = keys.collect::<Option<Vec<_>>>()?;
-        let states = self.aggregate.aggr_expr().iter().zip(arguments);
-        let states = states.map(|(call, argument)| state(call.fun().name(), argument, &keys, scan));
+        let mut filters = filters.iter();
+        let filters =
+            self.aggregate.filter_expr().iter().map(|filter| filter.as_ref().and_then(|_| filters.next()));
+        let states = calls.iter().zip(arguments).zip(filters).map(|((call, argument), filter)| {
+            let function = call.fun().name();
+            state(&Call { function, argument, filter }, &keys, scan)
+        });
         let states = states.collect::<Option<Vec<_>>>()?;
         Some(keys.into_iter().chain(states.into_iter().flatten()).collect())
     }

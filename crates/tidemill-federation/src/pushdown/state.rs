@@ -107,25 +107,38 @@ impl Part {
     }
 }
 
+/// An aggregate of what is below.
+pub(super) struct Call<'a> {
+    pub function: &'a str,
+    pub argument: &'a Source,
+    /// `FILTER (WHERE …)`
+    pub filter: Option<&'a Source>,
+}
+
 /// The columns of the state of an aggregate.
-pub(super) fn state(
-    function: &str,
-    argument: &Source,
-    keys: &[Part],
-    scan: &ForeignScanExec,
-) -> Option<Vec<Part>> {
-    let capabilities = scan.capabilities();
+pub(super) fn state(call: &Call<'_>, keys: &[Part], scan: &ForeignScanExec) -> Option<Vec<Part>> {
+    let Call { function, argument, filter } = *call;
+    let (select, capabilities) = (scan.select(), scan.capabilities());
+    // All of these functions pass over nulls.
+    let filtered = |sql: String| match filter {
+        None => Some(sql),
+        Some(filter) => {
+            Some(format!("(CASE WHEN {} THEN {sql} END)", select.condition(filter, capabilities)?))
+        }
+    };
     if let ("count", Source::Constant(value)) = (function, argument) {
         let is_known = capabilities.aggregates.iter().any(|known| known.names.contains(&function));
-        let count = || vec![Part::new("count(*)".into(), function, Type::new(Scalar::Int8))];
+        let counted = if filter.is_some() { filtered("1".into())? } else { "*".into() };
+        let count = || vec![Part::new(format!("count({counted})"), function, Type::new(Scalar::Int8))];
         return (is_known && !value.is_null()).then(count);
     }
-    let x = scan.select().operand(argument, capabilities).filter(|_| !argument.is_keyed())?;
+    let x = select.operand(argument, capabilities).filter(|_| !argument.is_keyed())?;
     if function == "first" {
         // All values of a group are equal, if they are what it is a group of.
         let is_key = keys.iter().any(|key| key.item.sql == capabilities.dialect.grouped(&x));
-        return is_key.then(|| vec![Part::new(x.sql, function, x.ty)]);
+        return (is_key && filter.is_none()).then(|| vec![Part::new(x.sql, function, x.ty)]);
     }
+    let x = Operand { sql: filtered(x.sql)?, ..x };
     capabilities.aggregates(function, x.ty).then(|| Folded { function, x: &x, scan }.parts())?
 }
 

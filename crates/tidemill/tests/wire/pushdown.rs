@@ -148,6 +148,71 @@ async fn groups_of_expressions_are_folded_on_the_servers() {
     }
 }
 
+/// What a time is in depends on the session's zone; the servers' sessions are in UTC.
+#[tokio::test]
+async fn times_are_grouped_on_the_servers_while_the_session_is_in_utc() {
+    let Some(setting) = start().await else { return };
+    let sql = |items: &str| format!(r#"SELECT {items} FROM "n1"."hist" GROUP BY 1"#);
+    for (query, sql) in [
+        (
+            "SELECT date_trunc('hour', at::timestamptz), count(*) FROM hist GROUP BY 1 ORDER BY 1",
+            sql(r#"date_trunc('hour'::text, ("at")::timestamp with time zone), count(*)"#),
+        ),
+        (
+            "SELECT extract(hour FROM at::timestamptz)::int AS h, count(*) FROM hist GROUP BY h ORDER BY h",
+            sql(r#"(extract('hour' FROM ("at")::timestamp with time zone))::integer, count(*)"#),
+        ),
+        (
+            "SELECT (at::timestamptz + interval '90 minutes')::date, max(n) FROM hist GROUP BY 1 ORDER BY 1",
+            sql(r#"((("at")::timestamp with time zone + '01:30:00'::interval))::date, max("n")"#),
+        ),
+    ] {
+        same(&setting, query).await;
+        assert_eq!(asked(&setting, query).await, [sql], "{query}");
+        let zone = "SET timezone = 'America/New_York'";
+        setting.client.batch_execute(zone).await.unwrap();
+        setting.remote.batch_execute(zone).await.unwrap();
+        same(&setting, query).await;
+        let asked = asked(&setting, query).await.concat();
+        assert!(asked.starts_with(r#"SELECT "at""#), "{query}: {asked}");
+        setting.client.batch_execute("SET timezone = 'UTC'").await.unwrap();
+        setting.remote.batch_execute("SET timezone = 'UTC'").await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn aggregates_with_filters_are_folded_on_the_servers() {
+    let Some(setting) = start().await else { return };
+    for (query, sql) in [
+        (
+            "SELECT site, count(*) FILTER (WHERE v > 100), count(*), count(n) FILTER (WHERE n > 8) FROM hist GROUP BY site ORDER BY site",
+            r#"SELECT "site", count((CASE WHEN ("v" > '100'::double precision) THEN 1 END)), count(*), count((CASE WHEN ("n" > 8) THEN "n" END)) FROM "n1"."hist" GROUP BY 1"#,
+        ),
+        (
+            "SELECT max(eid) FILTER (WHERE site = 1 OR v IS NULL), avg(cost) FILTER (WHERE n < 3) FROM hist WHERE b > 5",
+            r#"SELECT max((CASE WHEN (("site" = 1) OR ("v" IS NULL)) THEN "eid" END) COLLATE "C"), count((CASE WHEN ("n" < 3) THEN "cost" END)), coalesce(sum((CASE WHEN ("n" < 3) THEN "cost" END)), 0) FROM "n1"."hist" WHERE ("b" > '5'::bigint)"#,
+        ),
+        (
+            "SELECT hot, sum(n) FILTER (WHERE hot), stddev(n) FILTER (WHERE NOT hot AND n > 2) FROM (SELECT n, v > 200 AS hot FROM hist) AS x GROUP BY hot ORDER BY hot",
+            r#"SELECT ("v" > '200'::double precision), sum((CASE WHEN ("v" > '200'::double precision) THEN "n" END)), false, count((CASE WHEN ((NOT ("v" > '200'::double precision)) AND ("n" > 2)) THEN "n" END)), coalesce(sum(CAST((CASE WHEN ((NOT ("v" > '200'::double precision)) AND ("n" > 2)) THEN "n" END) AS numeric)), 0), coalesce(sum(CAST((CASE WHEN ((NOT ("v" > '200'::double precision)) AND ("n" > 2)) THEN "n" END) AS numeric) * CAST((CASE WHEN ((NOT ("v" > '200'::double precision)) AND ("n" > 2)) THEN "n" END) AS numeric)), 0) FROM "n1"."hist" GROUP BY 1"#,
+        ),
+        // What cannot be a condition there is none here, either: all of it is folded here.
+        (
+            "SELECT count(*) FILTER (WHERE upper(eid) = 'SENSOR 1'), sum(n) FROM hist",
+            r#"SELECT "eid", "n" FROM "n1"."hist""#,
+        ),
+        (
+            "SELECT count(*) FILTER (WHERE __spd_url = '/n2/'), sum(n) FILTER (WHERE false), sum(v) FILTER (WHERE true) FROM hist",
+            "",
+        ),
+    ] {
+        same(&setting, query).await;
+        if !sql.is_empty() {
+            assert_eq!(asked(&setting, query).await, [sql], "{query}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn numerics_are_compared_and_folded_on_the_servers() {
     let Some(setting) = start().await else { return };
