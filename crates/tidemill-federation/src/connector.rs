@@ -13,10 +13,10 @@ use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError, SqlState};
 
 use crate::cascade::Cascade;
-use crate::dialect::{Comparison, Dialect};
+use crate::dialect::{Comparison, Dialect, is_text};
 use crate::option::Options;
 use crate::snapshot::Shared;
-use crate::table::TableDefinition;
+use crate::table::{ForeignColumn, TableDefinition};
 
 /// What can be left to the other side, because it means there exactly what it means in PostgreSQL. Anything else is done here.
 #[derive(Debug)]
@@ -193,6 +193,25 @@ pub struct TableFacts {
     pub size: Option<TableSize>,
     /// Columns, as they are called there, whose texts are in the order of their bytes without being told.
     pub ordered_by_bytes: Vec<String>,
+    /// Columns, as they are called there, of whose texts some may be equal that have other bytes.
+    pub equal_otherwise: Vec<String>,
+}
+
+impl TableFacts {
+    /// Of a table of which nothing is known: any text may be compared in another way.
+    pub fn unknown(table: &TableDefinition) -> Self {
+        let texts = table.columns.iter().filter(|column| is_text(column.ty));
+        Self { equal_otherwise: texts.map(|column| column.remote.clone()).collect(), ..Self::default() }
+    }
+
+    /// What a column is there, with texts that are compared by their bytes.
+    pub fn column(&self, column: &ForeignColumn, dialect: &dyn Dialect) -> String {
+        let name = dialect.name(&column.remote);
+        match self.equal_otherwise.contains(&column.remote) {
+            true => dialect.by_bytes(&name),
+            false => name,
+        }
+    }
 }
 
 /// About how large a table is.
@@ -309,9 +328,10 @@ pub trait Connector: Send + Sync + fmt::Debug {
         options: &Options,
     ) -> Result<Option<Vec<ImportedTable>>>;
 
-    /// What is known of a table at once, or nearly so.
-    async fn facts(&self, _: &TableDefinition) -> Arc<TableFacts> {
-        Arc::default()
+    /// What is known of a table before it is read. It may be an error that one of the columns at these places is of another type
+    /// there; what comes is checked in any case.
+    async fn facts(&self, _: &TableDefinition, _used: &[usize]) -> Result<Arc<TableFacts>> {
+        Ok(Arc::default())
     }
 
     /// One round trip to the server on a connection of its own, which is kept for the next; an error of class 08 says that
@@ -320,7 +340,7 @@ pub trait Connector: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// Whether the server is one of this kind, which may have nodes itself.
+    /// Whether the server is, or may be, one of this kind, which may have nodes itself.
     fn is_cascade(&self) -> bool {
         false
     }

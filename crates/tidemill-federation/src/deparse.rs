@@ -14,18 +14,23 @@ use tidemill_sql::text::{Context, TimeZone};
 use tidemill_sql::types::Type;
 use tidemill_sql::value::ValueEncoder;
 
-use crate::connector::Capabilities;
+use crate::connector::{Capabilities, TableFacts};
 use crate::expression::Writer;
 use crate::table::TableDefinition;
 
 /// A condition on the rows of a table, in parentheses; `None` if it has to be judged here.
-pub fn condition(expr: &Expr, table: &TableDefinition, capabilities: &Capabilities) -> Option<String> {
+pub fn condition(
+    expr: &Expr,
+    table: &TableDefinition,
+    facts: &TableFacts,
+    capabilities: &Capabilities,
+) -> Option<String> {
     let schema = Arc::new(table.schema());
     let (expr, columns) = (unnormalize_col(expr.clone()), Arc::clone(&schema).to_dfschema().ok()?);
     // What only the session's planner can carry out, such as a subquery, is no condition for others.
     let expr =
         create_physical_expr(&expr, &columns, &ExecutionProps::new(), &PhysicalPlanningContext::default());
-    let columns = table.columns.iter().map(|column| column.operand(capabilities.dialect)).collect();
+    let columns = table.columns.iter().map(|column| column.operand(facts, capabilities.dialect)).collect();
     Writer { columns, capabilities, schema }.condition(&expr.ok()?)
 }
 

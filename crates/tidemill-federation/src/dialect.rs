@@ -39,6 +39,11 @@ pub trait Dialect: fmt::Debug + Send + Sync {
         Some(format!("({} {not}IN ({}))", self.compared(value), items.join(", ")))
     }
 
+    /// A text that is compared by its bytes wherever it gets.
+    fn by_bytes(&self, sql: &str) -> String {
+        sql.to_string()
+    }
+
     /// Something as it is compared: texts by their bytes.
     fn compared(&self, operand: &Operand) -> String {
         operand.sql.clone()

@@ -133,17 +133,16 @@ pub const OPTIONS: &[OptionSpec] = &[
 ];
 
 pub fn connector(name: &str, server: &Options, mapping: &Options) -> Result<Arc<dyn Connector>> {
-    connector_with(&CAPABILITIES, true, name, server, mapping)
+    connector_with(&CAPABILITIES, name, server, mapping)
 }
 
 /// Another Tidemill.
 pub fn of_tidemill(name: &str, server: &Options, mapping: &Options) -> Result<Arc<dyn Connector>> {
-    connector_with(&OF_TIDEMILL, false, name, server, mapping)
+    connector_with(&OF_TIDEMILL, name, server, mapping)
 }
 
 fn connector_with(
     capabilities: &'static Capabilities,
-    is_postgres: bool,
     name: &str,
     server: &Options,
     mapping: &Options,
@@ -155,7 +154,7 @@ fn connector_with(
     };
     let keeps = server.get("keep_connections").and_then(parse_bool).unwrap_or(true);
     let pool = Arc::new(Pool::new(name, address, config, connect_timeout, keeps));
-    Ok(Arc::new(Postgres { capabilities, is_postgres, pool, facts: Facts::default() }))
+    Ok(Arc::new(Postgres { capabilities, pool, facts: Facts::default() }))
 }
 
 fn address(server: &Options, mapping: &Options) -> Result<Address> {
@@ -223,8 +222,6 @@ fn number(options: &Options, name: &str) -> Result<Option<u64>> {
 #[derive(Debug)]
 struct Postgres {
     capabilities: &'static Capabilities,
-    /// Rather than a Tidemill, which exports no snapshots, and changes the rows of its own tables in no transaction block.
-    is_postgres: bool,
     pool: Arc<Pool>,
     facts: Facts,
 }
@@ -243,7 +240,6 @@ impl Connector for Postgres {
         shared: Option<Arc<Shared>>,
         counted: Box<dyn Fn(usize) + Send + Sync>,
     ) -> SendableRecordBatchStream {
-        let shared = shared.filter(|_| self.is_postgres);
         scan::rows(Arc::clone(&self.pool), query, schema, batch_rows, shared, counted)
     }
 
@@ -256,11 +252,8 @@ impl Connector for Postgres {
         import::tables(&self.pool, schema, selection).await
     }
 
-    async fn facts(&self, table: &TableDefinition) -> Arc<TableFacts> {
-        match self.is_postgres {
-            true => self.facts.of(&self.pool, &table.relation(self.capabilities.dialect)).await,
-            false => Arc::default(),
-        }
+    async fn facts(&self, table: &TableDefinition, used: &[usize]) -> Result<Arc<TableFacts>> {
+        self.facts.of(&self.pool, table, used).await
     }
 
     async fn probe(&self) -> Result<()> {
@@ -268,7 +261,7 @@ impl Connector for Postgres {
     }
 
     fn is_cascade(&self) -> bool {
-        !self.is_postgres
+        self.pool.is_tidemill() != Some(false)
     }
 
     fn connections(&self) -> usize {
@@ -276,6 +269,6 @@ impl Connector for Postgres {
     }
 
     async fn begin(&self, is_block: bool) -> Result<Box<dyn Writer>> {
-        Ok(Box::new(write::Transaction::begin(&self.pool, self.is_postgres || is_block).await?))
+        Ok(Box::new(write::Transaction::begin(&self.pool, is_block).await?))
     }
 }

@@ -46,9 +46,9 @@ pub struct Item {
 }
 
 impl Item {
-    /// Something that is no column there.
-    pub fn computed(sql: String, name: &str, ty: Type) -> Self {
-        Self { sql, column: RemoteColumn { name: name.to_string(), ty, remote: name.to_string() } }
+    /// Something that is no column there, and is called what it is made of.
+    pub fn computed(sql: String, ty: Type) -> Self {
+        Self { column: RemoteColumn { name: sql.clone(), ty, remote: sql.clone() }, sql }
     }
 
     fn operand(&self) -> Operand {
@@ -58,10 +58,15 @@ impl Item {
 
 impl RemoteSelect {
     /// All rows of a table, with the columns at these places.
-    pub fn of(table: Arc<TableDefinition>, places: &[usize], dialect: &dyn Dialect) -> Self {
+    pub fn of(
+        table: Arc<TableDefinition>,
+        places: &[usize],
+        facts: Arc<TableFacts>,
+        dialect: &dyn Dialect,
+    ) -> Self {
         let columns = places.iter().filter_map(|place| table.columns.get(*place));
         let items =
-            columns.map(|column| Item { sql: dialect.name(&column.remote), column: column.remote_column() });
+            columns.map(|column| Item { sql: facts.column(column, dialect), column: column.remote_column() });
         let items = items.collect();
         Self {
             table,
@@ -72,7 +77,7 @@ impl RemoteSelect {
             keys: None,
             order: vec![],
             limit: None,
-            facts: Arc::default(),
+            facts,
         }
     }
 

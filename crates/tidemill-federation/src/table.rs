@@ -7,7 +7,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{ScalarValue, ToDFSchema};
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::PhysicalExpr;
@@ -19,7 +19,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use tidemill_sql::name::quote_literal;
 use tidemill_sql::types::Type;
 
-use crate::connector::{Connector, RemoteColumn};
+use crate::connector::{Connector, RemoteColumn, TableFacts};
 use crate::deparse;
 use crate::dialect::{Dialect, Operand};
 use crate::node::{DeadNodes, Member};
@@ -52,8 +52,8 @@ pub struct ForeignColumn {
 
 impl ForeignColumn {
     /// What it is there.
-    pub fn operand(&self, dialect: &dyn Dialect) -> Operand {
-        Operand { sql: dialect.name(&self.remote), ty: self.ty, value: None }
+    pub fn operand(&self, facts: &TableFacts, dialect: &dyn Dialect) -> Operand {
+        Operand { sql: facts.column(self, dialect), ty: self.ty, value: None }
     }
 
     pub fn remote_column(&self) -> RemoteColumn {
@@ -135,10 +135,10 @@ impl ForeignTable {
         self.pushdown.filters && self.connector.capabilities().prunes
     }
 
-    fn judged(&self, filters: &[Expr]) -> Judged {
+    fn judged(&self, filters: &[Expr], facts: &TableFacts) -> Judged {
         let mut judged = Judged::default();
         for filter in filters.iter().filter(|filter| !is_always(filter)) {
-            match self.condition(filter) {
+            match self.condition(filter, facts) {
                 Some(condition) if self.pushdown.filters => judged.conditions.push(condition),
                 None if self.prunes() => judged.pruning.push(filter.clone()),
                 _ => judged.rest.push(filter.clone()),
@@ -148,8 +148,19 @@ impl ForeignTable {
     }
 
     /// A condition in the words of the server; `None` if it has to be judged here.
-    fn condition(&self, filter: &Expr) -> Option<String> {
-        deparse::condition(filter, &self.definition, self.connector.capabilities())
+    fn condition(&self, filter: &Expr, facts: &TableFacts) -> Option<String> {
+        deparse::condition(filter, &self.definition, facts, self.connector.capabilities())
+    }
+
+    /// The places of the columns that a scan has to do with.
+    fn used(&self, wanted: &[usize], filters: &[Expr]) -> Result<Vec<usize>> {
+        let mut used = wanted.to_vec();
+        for column in filters.iter().flat_map(Expr::column_refs) {
+            used.push(self.schema.index_of(&column.name)?);
+        }
+        used.sort_unstable();
+        used.dedup();
+        Ok(used)
     }
 }
 
@@ -175,7 +186,8 @@ impl TableProvider for ForeignTable {
 
     /// What means the same there is left to the server; the rest is filtered here.
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
-        let supported = |filter: &&Expr| match self.condition(filter) {
+        let facts = TableFacts::default();
+        let supported = |filter: &&Expr| match self.condition(filter, &facts) {
             Some(_) if self.pushdown.filters => TableProviderFilterPushDown::Exact,
             None if self.prunes() => TableProviderFilterPushDown::Inexact,
             _ => TableProviderFilterPushDown::Unsupported,
@@ -195,20 +207,14 @@ impl TableProvider for ForeignTable {
         if filters.iter().any(is_never) {
             return Ok(Arc::new(EmptyExec::new(Arc::new(self.schema.project(wanted)?))));
         }
-        let Judged { conditions, pruning, rest } = self.judged(filters);
-        let mut columns = wanted.clone();
-        for column in rest.iter().flat_map(Expr::column_refs) {
-            columns.push(self.schema.index_of(&column.name)?);
-        }
-        if !rest.is_empty() {
-            columns.sort_unstable();
-            columns.dedup();
-        }
+        let facts = self.connector.facts(&self.definition, &self.used(wanted, filters)?).await;
+        let facts = facts.map_err(|error| DataFusionError::External(Box::new(error)))?;
+        let Judged { conditions, pruning, rest } = self.judged(filters, &facts);
+        let columns = if rest.is_empty() { wanted.clone() } else { self.used(wanted, &rest)? };
         let dialect = self.connector.capabilities().dialect;
         let limit = limit.filter(|_| self.sends_limit() && rest.is_empty());
-        let of_table = RemoteSelect::of(Arc::clone(&self.definition), &columns, dialect);
-        let facts = self.connector.facts(&self.definition).await;
-        let select = RemoteSelect { conditions, pruning, limit, facts, ..of_table };
+        let of_table = RemoteSelect::of(Arc::clone(&self.definition), &columns, facts, dialect);
+        let select = RemoteSelect { conditions, pruning, limit, ..of_table };
         let schema = Arc::new(self.schema.project(&columns)?);
         let batch_rows = session.config().batch_size();
         let of_session = session.config().get_extension::<DeadNodes>();

@@ -99,10 +99,15 @@ impl Connector for Watched {
         self.guarded(self.connector.tables(schema, selection, options)).await
     }
 
-    async fn facts(&self, table: &TableDefinition) -> Arc<TableFacts> {
-        match self.health.down() {
-            Some(_) => Arc::default(),
-            None => self.connector.facts(table).await,
+    /// Whoever reads a table of a server that is not there is told so.
+    async fn facts(&self, table: &TableDefinition, used: &[usize]) -> Result<Arc<TableFacts>> {
+        if self.health.down().is_some() {
+            return Ok(Arc::new(TableFacts::unknown(table)));
+        }
+        tokio::select! {
+            biased;
+            facts = self.connector.facts(table, used) => facts,
+            _ = self.health.until_gone(|| false) => Ok(Arc::new(TableFacts::unknown(table))),
         }
     }
 

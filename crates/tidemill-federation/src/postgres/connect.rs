@@ -43,6 +43,8 @@ pub struct Pool {
     idle: Mutex<Vec<(Instant, Connection)>>,
     /// The connection of the probe.
     probe: Mutex<Option<Connection>>,
+    /// Whether the last connection that was made is to another Tidemill; `None`: there was none yet.
+    is_tidemill: Mutex<Option<bool>>,
     open: Arc<AtomicUsize>,
 }
 
@@ -58,6 +60,9 @@ pub struct Connection {
     pub client: Client,
     /// Whether it has served a query before: it may have been lost since.
     pub is_used: bool,
+    /// The server is another Tidemill: it listens to the way of a statement, exports no snapshots, and changes the rows of its
+    /// own tables in no transaction block.
+    pub is_tidemill: bool,
     /// Where the rows of COPY come out.
     pub rows: Outlet,
     warnings: Warnings,
@@ -118,8 +123,9 @@ impl Pool {
         connect_timeout: Duration,
         keeps: bool,
     ) -> Self {
-        let (idle, probe, open) = Default::default();
-        Self { server: server.to_string(), address, config, connect_timeout, keeps, idle, probe, open }
+        let (idle, probe, is_tidemill, open) = Default::default();
+        let server = server.to_string();
+        Self { server, address, config, connect_timeout, keeps, idle, probe, is_tidemill, open }
     }
 
     /// A connection that was kept, or a new one.
@@ -152,6 +158,11 @@ impl Pool {
         Ok(())
     }
 
+    /// Whether the server is another Tidemill, as far as it is known.
+    pub fn is_tidemill(&self) -> Option<bool> {
+        *self.is_tidemill.lock()
+    }
+
     pub fn connections(&self) -> usize {
         self.open.load(Ordering::Acquire)
     }
@@ -180,10 +191,14 @@ impl Pool {
         let rows = Outlet::default();
         let tap = Tap::new(socket, rows.clone());
         let (client, connection) = config.connect_raw(tap, NoTls).await.map_err(failed)?;
+        let is_tidemill = connection.parameter("server_version").is_some_and(|it| it.contains("Tidemill"));
+        *self.is_tidemill.lock() = Some(is_tidemill);
         let warnings = Warnings::default();
         // It ends with the client, or is aborted with the connection.
         let driver = tokio::spawn(drive(connection, Arc::clone(&warnings)));
-        let connection = Connection { client, is_used: false, rows, warnings, driver, _counted: counted };
+        let is_used = false;
+        let connection =
+            Connection { client, is_used, is_tidemill, rows, warnings, driver, _counted: counted };
         connection.client.batch_execute(SET_UP).await.map_err(failed)?;
         Ok(connection)
     }

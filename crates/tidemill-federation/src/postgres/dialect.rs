@@ -75,7 +75,12 @@ impl Dialect for PostgresDialect {
         })
     }
 
-    /// Equal texts have equal bytes in every collation; their order needs to be told.
+    fn by_bytes(&self, sql: &str) -> String {
+        format!("({sql}{BY_BYTES})")
+    }
+
+    /// Equal texts have equal bytes in the collations of all columns that are not [told](Self::by_bytes); their order needs to be
+    /// told.
     fn compare(&self, sign: Comparison, left: &Operand, right: &Operand) -> Option<String> {
         let collation = if sign.is_order() && left.is_text() { BY_BYTES } else { "" };
         Some(format!("({} {} {}{collation})", left.sql, sign.sql(), right.sql))

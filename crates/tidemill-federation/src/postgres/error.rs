@@ -74,6 +74,11 @@ pub fn warning(server: &str, told: &DbError) -> SqlError {
     warning
 }
 
+/// Whether an error is the end of a connection.
+pub fn is_lost(error: &Error) -> bool {
+    error.is_closed() || error.code().is_some_and(|code| code.code().starts_with("57P"))
+}
+
 /// The connection ended before the answer did.
 fn lost(server: &str, cause: &str) -> SqlError {
     SqlError::new(SqlState::CONNECTION_FAILURE, format!("lost the connection to server \"{server}\""))

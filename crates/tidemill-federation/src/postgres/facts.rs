@@ -1,23 +1,31 @@
-//! What a server knows of its tables: how large they are, without counting, and in which order their texts are.
+//! What a server knows of its tables: how large they are, without counting, how their texts are compared, and of which types
+//! their columns are.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::join;
 use parking_lot::Mutex;
+use tidemill_sql::Result;
+use tokio_postgres::types::Type;
+use tokio_postgres::{Error, Row, Statement};
 
-use super::connect::Pool;
+use super::connect::{Connection, Pool};
+use super::dialect::PostgresDialect;
+use super::error::is_lost;
+use super::scan::{fits, mismatch};
 use crate::connector::{TableFacts, TableSize};
+use crate::dialect::Dialect;
+use crate::table::{ForeignColumn, TableDefinition};
 
 /// How long an answer is good for, and how long none is.
 const FRESH_FOR: Duration = Duration::from_secs(60);
 const UNKNOWN_FOR: Duration = Duration::from_secs(5);
-/// A plan waits no longer for it.
-const WAIT_MAX: Duration = Duration::from_millis(500);
 
 /// As PostgreSQL's planner reckons: so many rows a page when it was last analyzed, and so many pages now. Ranges of pages are
 /// read as such since version 14. Texts are in the order of their bytes in the locales C, POSIX and C.UTF-8, and whatever
-/// the provider `builtin` does.
+/// the provider `builtin` does. Since version 12 there are collations in which texts are equal that have other bytes.
 const FACTS: &str = "\
     SELECT CASE WHEN relkind = 'p' THEN nullif(reltuples, -1) \
                 WHEN relpages > 0 AND reltuples >= 0 THEN reltuples / relpages * pages END::float8, \
@@ -31,37 +39,157 @@ const FACTS: &str = "\
                                  CASE collprovider WHEN 'd' THEN datcollate::text ELSE collcollate::text END) \
                          AS sorting (provider, locale) \
                  WHERE attrelid = pg_class.oid AND attnum > 0 AND (sorting.provider = 'b' OR \
-                       sorting.provider = 'c' AND lower(replace(sorting.locale, '-', '')) IN ('c', 'posix', 'c.utf8'))) \
+                       sorting.provider = 'c' AND lower(replace(sorting.locale, '-', '')) IN ('c', 'posix', 'c.utf8'))), \
+           ARRAY(SELECT attname::text \
+                 FROM pg_attribute \
+                 JOIN pg_collation ON pg_collation.oid = attcollation \
+                 WHERE attrelid = pg_class.oid AND attnum > 0 AND \
+                       to_jsonb(pg_collation) ->> 'collisdeterministic' = 'false') \
     FROM pg_class, LATERAL (SELECT pg_relation_size(oid) / current_setting('block_size')::int8) AS now (pages) \
     WHERE oid = to_regclass($1)";
 
 /// What is known, by relation.
 #[derive(Debug, Default)]
-pub struct Facts(Mutex<HashMap<String, (Instant, Option<Arc<TableFacts>>)>>);
+pub struct Facts(Mutex<HashMap<String, Known>>);
 
-impl Facts {
-    pub async fn of(&self, pool: &Pool, relation: &str) -> Arc<TableFacts> {
-        let known = self.0.lock().get(relation).cloned();
-        if let Some((since, facts)) = known
-            && since.elapsed() < if facts.is_some() { FRESH_FOR } else { UNKNOWN_FOR }
-        {
-            return facts.unwrap_or_default();
-        }
-        let asked = tokio::time::timeout(WAIT_MAX, ask(pool, relation)).await;
-        let facts = asked.ok().flatten().map(Arc::new);
-        self.0.lock().insert(relation.to_string(), (Instant::now(), facts.clone()));
-        facts.unwrap_or_default()
+#[derive(Debug)]
+struct Known {
+    since: Instant,
+    /// `None`: the server has not told.
+    facts: Option<Arc<TableFacts>>,
+    /// Columns there, each with the type that it has been found to have.
+    checked: Vec<(String, u32)>,
+}
+
+impl Known {
+    fn new(facts: Option<Arc<TableFacts>>) -> Self {
+        Self { since: Instant::now(), facts, checked: Vec::new() }
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.since.elapsed() < if self.facts.is_some() { FRESH_FOR } else { UNKNOWN_FOR }
+    }
+
+    /// If the server has not told, any text may be compared in another way.
+    fn facts_of(&self, table: &TableDefinition) -> Arc<TableFacts> {
+        self.facts.clone().unwrap_or_else(|| Arc::new(TableFacts::unknown(table)))
+    }
+
+    fn has_checked(&self, column: &ForeignColumn) -> bool {
+        self.checked.iter().any(|(name, oid)| *name == column.remote && *oid == column.ty.oid())
     }
 }
 
-/// `None` if the server does not answer: whoever reads the table is told why.
-async fn ask(pool: &Pool, relation: &str) -> Option<TableFacts> {
-    let connection = pool.get().await.ok()?;
-    let found = connection.client.query_opt(FACTS, &[&relation]).await.ok()?;
-    pool.put(connection);
-    let found = found?;
+impl Facts {
+    /// An error if one of the columns that are used is of another type there. Who asks again soon is told without the server.
+    pub async fn of(&self, pool: &Pool, table: &TableDefinition, used: &[usize]) -> Result<Arc<TableFacts>> {
+        let relation = table.relation(&PostgresDialect);
+        let used: Vec<_> = used.iter().filter_map(|place| table.columns.get(*place)).collect();
+        let known = self.known(&relation, table, &used);
+        let is_known = known.is_some();
+        let unchecked = match known {
+            Some((facts, unchecked)) if unchecked.is_empty() => return Ok(facts),
+            Some((_, unchecked)) => unchecked,
+            None => used,
+        };
+        let question = Question { pool, relation: &relation, unchecked: &unchecked, is_known };
+        let (facts, described) = question.ask().await;
+        let mut checked = Vec::new();
+        if let Some(described) = described {
+            for (column, found) in unchecked.into_iter().zip(described.columns()) {
+                if !fits(column.ty, found.type_().oid()) {
+                    let wanted = column.remote_column();
+                    return Err(mismatch(&pool.server, &table.name, &relation, &wanted, found));
+                }
+                checked.push((column.remote.clone(), column.ty.oid()));
+            }
+        }
+        let mut all = self.0.lock();
+        if !is_known {
+            all.insert(relation.clone(), Known::new(facts));
+        }
+        let Some(known) = all.get_mut(&relation) else { return Ok(Arc::new(TableFacts::unknown(table))) };
+        known.checked.extend(checked);
+        Ok(known.facts_of(table))
+    }
+
+    /// What is known of a table, and the columns that it is not known of.
+    fn known<'t>(
+        &self,
+        relation: &str,
+        table: &TableDefinition,
+        used: &[&'t ForeignColumn],
+    ) -> Option<(Arc<TableFacts>, Vec<&'t ForeignColumn>)> {
+        let all = self.0.lock();
+        let known = all.get(relation).filter(|known| known.is_fresh())?;
+        let unchecked = used.iter().filter(|column| !known.has_checked(column));
+        Some((known.facts_of(table), unchecked.copied().collect()))
+    }
+}
+
+/// What a server is asked in one round trip. What it does not answer, whoever reads the table is told.
+struct Question<'a> {
+    pool: &'a Pool,
+    relation: &'a str,
+    unchecked: &'a [&'a ForeignColumn],
+    /// Only the columns are in question.
+    is_known: bool,
+}
+
+impl Question<'_> {
+    async fn ask(&self) -> (Option<Arc<TableFacts>>, Option<Statement>) {
+        let Ok(connection) = self.pool.get().await else { return (None, None) };
+        let is_used = connection.is_used;
+        match self.ask_over(connection).await {
+            // A connection that was kept may be lost without anybody knowing.
+            Err(error) if is_used && is_lost(&error) => match self.pool.connect().await {
+                Ok(connection) => self.ask_over(connection).await.unwrap_or_default(),
+                Err(_) => (None, None),
+            },
+            answer => answer.unwrap_or_default(),
+        }
+    }
+
+    async fn ask_over(
+        &self,
+        connection: Connection,
+    ) -> std::result::Result<(Option<Arc<TableFacts>>, Option<Statement>), Error> {
+        let client = &connection.client;
+        let facts = async {
+            // Another Tidemill compares texts by their bytes.
+            if self.is_known || connection.is_tidemill {
+                return Ok(Some(Arc::default()));
+            }
+            let found = client.query_typed(FACTS, &[(&self.relation, Type::TEXT)]).await?;
+            Ok(found.first().and_then(facts).map(Arc::new))
+        };
+        let described = async {
+            let names = self.unchecked.iter().map(|column| PostgresDialect.name(&column.remote));
+            let names: Vec<_> = names.collect();
+            match names.is_empty() {
+                true => Ok(None),
+                false => {
+                    let query = format!("SELECT {} FROM {}", names.join(", "), self.relation);
+                    client.prepare(&query).await.map(Some)
+                }
+            }
+        };
+        let answers = match join!(facts, described) {
+            (Err(error), _) | (_, Err(error)) if is_lost(&error) => return Err(error),
+            (facts, described) => (facts.unwrap_or_default(), described.unwrap_or_default()),
+        };
+        self.pool.put(connection);
+        Ok(answers)
+    }
+}
+
+fn facts(found: &Row) -> Option<TableFacts> {
     let (rows, pages): (Option<f64>, i64) = (found.try_get(0).ok()?, found.try_get(1).ok()?);
     let pages = u64::try_from(pages).ok()?;
     let size = rows.map(|rows| TableSize { rows: rows as u64, pages });
-    Some(TableFacts { size, ordered_by_bytes: found.try_get(2).ok()? })
+    Some(TableFacts {
+        size,
+        ordered_by_bytes: found.try_get(2).ok()?,
+        equal_otherwise: found.try_get(3).ok()?,
+    })
 }

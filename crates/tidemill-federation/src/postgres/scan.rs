@@ -81,41 +81,37 @@ impl From<SqlError> for Failure {
 
 impl Scan {
     async fn run(self, batches: Batches) -> Result<()> {
-        let script = self.script().await?;
         let kept = self.pool.get().await?;
         let is_used = kept.is_used;
-        match self.copy(kept, &script, &batches).await {
+        match self.copy(kept, &batches).await {
             Err(Failure { error, is_lost_early: true }) if is_used => {
                 tracing::debug!(%error, "a kept connection was lost");
                 let new = self.pool.connect().await?;
-                self.copy(new, &script, &batches).await.map_err(|failure| failure.error)
+                self.copy(new, &batches).await.map_err(|failure| failure.error)
             }
             copied => copied.map_err(|failure| failure.error),
         }
     }
 
     /// All that the server is told, at once.
-    async fn script(&self) -> Result<String> {
+    async fn script(&self, connection: &Connection) -> Result<String> {
         let mut script = BEGIN.to_string();
-        if let Some(shared) = &self.shared {
+        if connection.is_tidemill {
+            if let Some(cascade) = &self.query.cascade {
+                script += &format!("; {}", cascade.set_route(true));
+            }
+        } else if let Some(shared) = &self.shared {
             let name = snapshot::name(shared, &self.pool, &self.query).await?;
             script += &format!("; SET TRANSACTION SNAPSHOT '{name}'");
-        }
-        if let Some(cascade) = &self.query.cascade {
-            script += &format!("; {}", cascade.set_route(true));
         }
         Ok(script + &format!("; COPY ({}) TO STDOUT (FORMAT binary); COMMIT", self.query.sql))
     }
 
-    async fn copy(
-        &self,
-        connection: Connection,
-        script: &str,
-        batches: &Batches,
-    ) -> std::result::Result<(), Failure> {
+    async fn copy(&self, connection: Connection, batches: &Batches) -> std::result::Result<(), Failure> {
+        let script = self.script(&connection).await?;
         let mut running = Running { connection: Some(connection), pool: Arc::clone(&self.pool) };
         let Some(connection) = &running.connection else { return Ok(()) };
-        let is_over = self.receive(connection, script, batches).await?;
+        let is_over = self.receive(connection, &script, batches).await?;
         if is_over && let Some(connection) = running.connection.take() {
             if let Some(cascade) = &self.query.cascade {
                 cascade.warn(connection.take_warnings(&self.pool.server));

@@ -7,7 +7,7 @@ use tidemill_sql::{Result, SqlError};
 use tokio_postgres::Error;
 
 use super::connect::{Connection, Pool};
-use super::error::failed;
+use super::error::{failed, is_lost};
 use super::scan::BEGIN;
 use crate::connector::RemoteQuery;
 use crate::snapshot::Shared;
@@ -27,10 +27,6 @@ pub(super) async fn name(shared: &Shared, pool: &Arc<Pool>, query: &RemoteQuery)
     exported
         .map(|exported| exported.name.clone())
         .ok_or_else(|| SqlError::internal("a snapshot of another kind"))
-}
-
-fn is_lost(error: &Error) -> bool {
-    error.is_closed() || error.code().is_some_and(|code| code.code().starts_with("57P"))
 }
 
 /// A snapshot that other connections read. It lasts as long as its transaction, which is idle.

@@ -48,6 +48,7 @@ struct Copying {
 impl Transaction {
     pub async fn begin(pool: &Arc<Pool>, is_block: bool) -> Result<Self> {
         let kept = pool.get().await?;
+        let is_block = is_block || !kept.is_tidemill;
         let begin = if is_block { "BEGIN" } else { "" };
         let is_used = kept.is_used;
         let connection = match kept.client.batch_execute(begin).await {
@@ -161,7 +162,8 @@ impl Transaction {
 
     /// Tells a server that may have nodes itself the way that the statement has come.
     async fn tell(&self, cascade: Option<&Arc<Cascade>>) -> Result<()> {
-        let Some(cascade) = cascade else { return Ok(()) };
+        let is_tidemill = self.running.connection.as_ref().is_some_and(|connection| connection.is_tidemill);
+        let Some(cascade) = cascade.filter(|_| is_tidemill) else { return Ok(()) };
         let set = RemoteQuery::command(cascade.set_route(false));
         self.client()?.batch_execute(&set.sql).await.map_err(|error| self.failed(&set, &error))
     }
@@ -266,7 +268,9 @@ fn context() -> Context {
 #[async_trait]
 impl Writer for Transaction {
     async fn insert(&mut self, into: &Insertion, rows: &RecordBatch) -> Result<Answer> {
-        if into.skips_conflicts || !into.returned.is_empty() {
+        // COPY has no nodes.
+        let is_plain = into.definition.nodes.is_empty();
+        if into.skips_conflicts || !into.returned.is_empty() || !is_plain {
             self.flush().await?;
             return self.insert_rows(into, rows).await;
         }

@@ -118,8 +118,7 @@ impl States<'_> {
         let (keys, rest) = sources.split_at(self.keys);
         let calls = self.aggregate.aggr_expr();
         let (arguments, filters) = rest.split_at(calls.len());
-        let names = self.schema.fields().iter().map(|field| field.name());
-        let keys = keys.iter().zip(names).map(|(key, name)| Part::key(key, name, scan));
+        let keys = keys.iter().map(|key| Part::key(key, scan));
         let keys = keys.collect::<Option<Vec<_>>>()?;
         let mut filters = filters.iter();
         let filters =

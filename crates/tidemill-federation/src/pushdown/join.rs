@@ -203,7 +203,7 @@ impl<'a> Join<'a> {
         let [left, right] = [&self.left, &self.right].map(|side| &side.scan.select().table.name);
         let table =
             TableDefinition { name: format!("({left}) {word} JOIN ({right})"), ..TableDefinition::default() };
-        let all = RemoteSelect::of(Arc::new(table), &[], dialect);
+        let all = RemoteSelect::of(Arc::new(table), &[], Arc::default(), dialect);
         Some(RemoteSelect { joined: Some(joined), conditions: exists.into_iter().collect(), ..all })
     }
 

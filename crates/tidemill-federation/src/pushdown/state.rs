@@ -75,24 +75,24 @@ const WIDE: DataType = DataType::Decimal128(38, 0);
 const SQUARES: DataType = DataType::Decimal256(76, 0);
 
 impl Part {
-    fn new(sql: String, name: &str, ty: Type) -> Self {
-        Self { item: Item::computed(sql, name, ty.with_typmod(-1)), form: Form::AsItCame }
+    fn new(sql: String, ty: Type) -> Self {
+        Self { item: Item::computed(sql, ty.with_typmod(-1)), form: Form::AsItCame }
     }
 
     /// Something to group by.
-    pub fn key(source: &Source, name: &str, scan: &ForeignScanExec) -> Option<Self> {
+    pub fn key(source: &Source, scan: &ForeignScanExec) -> Option<Self> {
         let (select, capabilities) = (scan.select(), scan.capabilities());
         if let Source::Constant(value) = source {
             // What the planner has made the key of a value does not look like one.
             let ty = Type::from_arrow(&value.data_type()).ok().filter(|ty| ty.scalar != Scalar::Numeric)?;
-            return Some(Self::new(capabilities.dialect.literal(value, ty)?, name, ty));
+            return Some(Self::new(capabilities.dialect.literal(value, ty)?, ty));
         }
         let key = select.key(source, capabilities)?;
         let form = if source.is_keyed() { Form::Key } else { Form::AsItCame };
         let sql = capabilities.dialect.grouped(&key);
         let item = match source {
             Source::Column { index, .. } => Item { sql, column: select.items.get(*index)?.column.clone() },
-            _ => Item::computed(sql, name, key.ty),
+            _ => Item::computed(sql, key.ty),
         };
         Some(Self { item, form })
     }
@@ -129,14 +129,14 @@ pub(super) fn state(call: &Call<'_>, keys: &[Part], scan: &ForeignScanExec) -> O
     if let ("count", Source::Constant(value)) = (function, argument) {
         let is_known = capabilities.aggregates.iter().any(|known| known.names.contains(&function));
         let counted = if filter.is_some() { filtered("1".into())? } else { "*".into() };
-        let count = || vec![Part::new(format!("count({counted})"), function, Type::new(Scalar::Int8))];
+        let count = || vec![Part::new(format!("count({counted})"), Type::new(Scalar::Int8))];
         return (is_known && !value.is_null()).then(count);
     }
     let x = select.operand(argument, capabilities).filter(|_| !argument.is_keyed())?;
     if function == "first" {
         // All values of a group are equal, if they are what it is a group of.
         let is_key = keys.iter().any(|key| key.item.sql == capabilities.dialect.grouped(&x));
-        return (is_key && filter.is_none()).then(|| vec![Part::new(x.sql, function, x.ty)]);
+        return (is_key && filter.is_none()).then(|| vec![Part::new(x.sql, x.ty)]);
     }
     let x = Operand { sql: filtered(x.sql)?, ..x };
     capabilities.aggregates(function, x.ty).then(|| Folded { function, x: &x, scan }.parts())?
@@ -151,7 +151,7 @@ struct Folded<'a> {
 
 impl Folded<'_> {
     fn part(&self, sql: String, scalar: Scalar) -> Part {
-        Part::new(sql, self.function, Type::new(scalar))
+        Part::new(sql, Type::new(scalar))
     }
 
     fn count(&self) -> Part {

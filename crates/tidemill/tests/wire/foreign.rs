@@ -264,8 +264,119 @@ async fn what_is_wrong_is_told_with_the_name_of_the_server() {
         assert_eq!(code, state, "{query}: {told}");
         assert!(told.contains(message), "{query}: {told}");
     }
+    // What is computed there is called by its name there.
+    setting.remote.batch_execute("CREATE TABLE far AS SELECT timestamp '294276-12-31' AS at").await.unwrap();
+    client.batch_execute("CREATE FOREIGN TABLE far (at timestamp) SERVER s").await.unwrap();
+    let query = "SELECT date_trunc('month', at), count(*) FROM far GROUP BY 1";
+    let error = client.simple_query(query).await.unwrap_err();
+    let place = error.as_db_error().and_then(|error| error.where_()).unwrap_or_default();
+    assert!(place.contains(r#"column date_trunc('month'::text, "at")"#), "{error:?}");
     assert_eq!(rows(client, "SELECT count(id) FROM other_type").await, [["5003"]]);
     assert_eq!(rows(client, "SELECT count(id) FROM no_column").await, [["5003"]]);
+}
+
+/// Texts of a collation in which others are equal than by their bytes.
+#[tokio::test]
+async fn texts_are_compared_by_their_bytes_whatever_their_collation() {
+    let Some(setting) = start().await else { return };
+    let Setting { remote, client, .. } = &setting;
+    let table = |name: &str, collation: &str| {
+        format!(
+            "CREATE TABLE {name} (id int, a text {collation}, b text, v varchar(9) {collation});
+             INSERT INTO {name} VALUES (1, 'a', 'a', 'x'), (2, 'A', 'a', 'X'), (3, 'b', 'B', 'x'), (4, 'B', 'b', 'x '), (5, NULL, 'c', NULL), (6, 'c', 'c', 'Y')"
+        )
+    };
+    let alike = "CREATE COLLATION alike (provider = icu, locale = 'und-u-ks-level2', deterministic = false);";
+    remote.batch_execute(&format!("{alike} {}", table("col", "COLLATE alike"))).await.unwrap();
+    client
+        .batch_execute("IMPORT FOREIGN SCHEMA public LIMIT TO (col) FROM SERVER s INTO public")
+        .await
+        .unwrap();
+    client.batch_execute(&table("ours", "")).await.unwrap();
+    for query in [
+        "SELECT count(*) FROM TABLE WHERE a = 'a'",
+        "SELECT id FROM TABLE WHERE a <> 'a' ORDER BY id",
+        "SELECT id FROM TABLE WHERE a IN ('A', 'B') ORDER BY id",
+        "SELECT id FROM TABLE WHERE a IN ('A', 'B', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k', 'l') ORDER BY id",
+        "SELECT id FROM TABLE WHERE a = b OR a IS NOT DISTINCT FROM v ORDER BY id",
+        "SELECT id FROM TABLE WHERE a LIKE 'a%' OR strpos(v, 'x') > 0 ORDER BY id",
+        "SELECT id FROM TABLE WHERE a || b = 'aa' ORDER BY id",
+        "SELECT a, count(*) FROM TABLE GROUP BY a ORDER BY a",
+        "SELECT DISTINCT v FROM TABLE ORDER BY v",
+        "SELECT count(DISTINCT a), min(a), max(v) FROM TABLE",
+        "SELECT a FROM TABLE ORDER BY a DESC NULLS LAST LIMIT 3",
+        "SELECT x.id, y.id FROM TABLE AS x JOIN TABLE AS y ON x.a = y.a ORDER BY 1, 2",
+        "SELECT x.id, y.id FROM TABLE AS x JOIN TABLE AS y ON x.a = y.b ORDER BY 1, 2",
+        "SELECT x.id, y.id FROM ours AS x JOIN TABLE AS y ON x.a = y.a ORDER BY 1, 2",
+        "SELECT id FROM TABLE WHERE a IN (SELECT v FROM ours UNION SELECT 'A') ORDER BY id",
+        "SELECT o.id, count(*) FROM ours AS o JOIN TABLE AS t USING (a) GROUP BY o.id ORDER BY 1",
+    ] {
+        let wanted = rows(client, &query.replace("TABLE", "ours")).await;
+        assert_eq!(rows(client, &query.replace("TABLE", "col")).await, wanted, "{query}");
+    }
+    let count = "SELECT count(*) FROM col WHERE";
+    for (condition, there) in
+        [("a = 'a'", r#"(("a" COLLATE "C") = 'a'::text)"#), ("b = 'a'", r#"("b" = 'a'::text)"#)]
+    {
+        let found = remote_sql(client, &format!("{count} {condition}")).await;
+        assert_eq!(found, format!(r#"SELECT count(*) FROM "public"."col" WHERE {there}"#));
+    }
+    assert_eq!(client.execute("UPDATE col SET b = 'new' WHERE a = 'b'", &[]).await.unwrap(), 1);
+    assert_eq!(client.execute("DELETE FROM col WHERE a = 'A'", &[]).await.unwrap(), 1);
+    assert_eq!(
+        rows(remote, "SELECT id, b FROM col WHERE id < 4 ORDER BY id").await,
+        [["1", "a"], ["3", "new"]]
+    );
+}
+
+/// Of the columns that a query has to do with, whatever that is, the types are those of the server.
+#[tokio::test]
+async fn types_are_those_of_the_server_also_where_no_values_come() {
+    let Some(setting) = start().await else { return };
+    let Setting { remote, client, .. } = &setting;
+    let other = Server::start(&setting.dir.path().join("other"));
+    let below = other.connect().await;
+    remote.batch_execute("CREATE TYPE mood AS ENUM ('ok'); CREATE TABLE typed (g bigint, n numeric, at timestamptz, m mood, x float8, d date)").await.unwrap();
+    below
+        .batch_execute("CREATE TABLE typed (g bigint, n numeric, at timestamptz, m int, x float8, d date)")
+        .await
+        .unwrap();
+    let create = format!(
+        "CREATE SERVER west FOREIGN DATA WRAPPER tidemill_fdw OPTIONS (host '127.0.0.1', port '{}', dbname 'tidemill');
+         CREATE USER MAPPING FOR PUBLIC SERVER west;
+         CREATE FOREIGN TABLE s_typed (g int, n float8, at timestamp, m text, x float8, d date) SERVER s OPTIONS (table_name 'typed');
+         CREATE FOREIGN TABLE west_typed (g int, n float8, at timestamp, m text, x float8, d date) SERVER west OPTIONS (table_name 'typed')",
+        other.port
+    );
+    client.batch_execute(&create).await.unwrap();
+    for name in ["s", "west"] {
+        for (query, column) in [
+            ("SELECT count(*) FROM TABLE WHERE g > 100", "g"),
+            ("SELECT count(n) FROM TABLE", "n"),
+            ("SELECT x FROM TABLE WHERE n = 0.13", "n"),
+            ("SELECT extract(hour FROM at)::int, count(*) FROM TABLE GROUP BY 1", "at"),
+            ("SELECT at::date FROM TABLE", "at"),
+            ("SELECT count(*) FROM TABLE WHERE m = 'ok'", "m"),
+            ("SELECT sum(n) FROM TABLE", "n"),
+            ("SELECT min(m) FROM TABLE", "m"),
+            ("SELECT x FROM TABLE ORDER BY m LIMIT 1", "m"),
+            ("SELECT count(*) FROM TABLE AS a JOIN TABLE AS b USING (g)", "g"),
+            ("UPDATE TABLE SET x = 1 WHERE g = 5", "g"),
+            ("DELETE FROM TABLE WHERE at < '2020-01-01'", "at"),
+        ] {
+            let query = query.replace("TABLE", &format!("{name}_typed"));
+            let (code, told) = failure(client, &query).await;
+            let wanted = format!("column \"{column}\" of foreign table \"{name}_typed\" is of type ");
+            let there =
+                format!("column \"{column}\" of \"public\".\"typed\" on server \"{name}\" is of type ");
+            assert!(
+                code == "HV004" && told.starts_with(&wanted) && told.contains(&there),
+                "{query}: {code} {told}"
+            );
+        }
+        let fits = format!("SELECT count(x) FROM {name}_typed WHERE d > '2020-01-01'");
+        assert_eq!(rows(client, &fits).await, [["0"]]);
+    }
 }
 
 async fn wait_until(client: &Client, query: &str, wanted: &str) {
