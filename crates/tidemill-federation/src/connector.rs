@@ -345,6 +345,16 @@ pub trait Connector: Send + Sync + fmt::Debug {
         false
     }
 
+    /// Where the server is, as errors tell it: `at "10.0.0.7", port 5432`.
+    fn address(&self) -> Option<String> {
+        None
+    }
+
+    /// Whether rows can be added to its tables.
+    fn is_writable(&self) -> bool {
+        false
+    }
+
     /// Connections that are open.
     fn connections(&self) -> usize {
         0

@@ -195,17 +195,29 @@ struct Scan<'a> {
 
 impl Scan<'_> {
     fn run(&self, format: Format) -> Result<()> {
-        for path in place::files(&self.query.definition, format)? {
+        let files = place::files(&self.query.definition, format);
+        for path in files.map_err(|error| self.told(error, None))? {
             let goes_on = match format {
-                Format::Copy => copy::read(self, &path)?,
-                Format::Json => json::read(self, &path)?,
-                Format::Parquet => parquet::read(self, &path)?,
+                Format::Copy => copy::read(self, &path),
+                Format::Json => json::read(self, &path),
+                Format::Parquet => parquet::read(self, &path),
             };
-            if !goes_on {
+            if !goes_on.map_err(|error| self.told(error, Some(&path)))? {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// An error with where it comes from.
+    fn told(&self, error: SqlError, path: Option<&Path>) -> SqlError {
+        let file = path.map_or(String::new(), |path| format!("file \"{}\" of ", path.display()));
+        let place = format!("{file}foreign table \"{}\" on server \"{}\"", self.query.table, self.server);
+        let context = match &error.context {
+            Some(inner) => format!("{inner}\n{place}"),
+            None => place,
+        };
+        error.with_context(context)
     }
 
     /// Waits until there is room; false: nobody wants it.

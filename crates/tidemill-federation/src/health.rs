@@ -156,7 +156,9 @@ pub fn is_absence(error: &SqlError) -> bool {
 
 /// What an error says of its cause, in one line.
 pub fn cause(error: &SqlError) -> String {
-    let cause = error.detail.as_deref().unwrap_or(&error.message);
+    // The message of an absence is the same for all of them.
+    let detail = error.detail.as_deref().filter(|_| is_absence(error));
+    let cause = detail.unwrap_or(&error.message);
     cause.split("\n\t").collect::<Vec<_>>().join(" ")
 }
 

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::execution::SendableRecordBatchStream;
-use tidemill_sql::Result;
 use tidemill_sql::statement::ImportSelection;
 use tidemill_sql::types::Scalar;
+use tidemill_sql::{Result, SqlError, SqlState};
 
 use crate::connector::{Capabilities, Connector, ImportedTable, Logic, RemoteQuery, Writer};
 use crate::dialect::Comparison;
@@ -83,6 +83,19 @@ pub(crate) static CAPABILITIES: Capabilities = Capabilities {
     ..Capabilities::none(&InfluxDialect, "Remote InfluxQL")
 };
 
+/// What `influxdb_fdw` says of the options of a server as a whole.
+pub fn check(place: Place, options: &Options) -> Result<()> {
+    match options.get("host").filter(|host| place == Place::Server && host.contains('@')) {
+        None => Ok(()),
+        // It is not shown: it may have a password.
+        Some(_) => Err(SqlError::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            "option \"host\" has a user or a password before an \"@\"",
+        )
+        .with_hint("They are options of the user mapping: user, password.")),
+    }
+}
+
 pub fn connector(name: &str, server: &Options, mapping: &Options) -> Result<Arc<dyn Connector>> {
     Ok(Arc::new(Influx { address: Arc::new(Address::new(name, server, mapping)?) }))
 }
@@ -121,6 +134,14 @@ impl Connector for Influx {
 
     async fn probe(&self) -> Result<()> {
         self.address.ping().await
+    }
+
+    fn address(&self) -> Option<String> {
+        Some(self.address.shown())
+    }
+
+    fn is_writable(&self) -> bool {
+        true
     }
 
     async fn begin(&self, _: bool) -> Result<Box<dyn Writer>> {

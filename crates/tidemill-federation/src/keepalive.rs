@@ -45,7 +45,7 @@ async fn probe(server: Arc<Server>, timeout: Duration, user: &str) {
     let found = match server.connector(user) {
         Ok(connector) => match tokio::time::timeout(timeout, connector.probe()).await {
             Ok(found) => found,
-            Err(_) => Err(silent(&server.name, timeout)),
+            Err(_) => Err(silent(&server.name, connector.address().as_deref(), timeout)),
         },
         Err(error) => Err(error),
     };
@@ -53,9 +53,10 @@ async fn probe(server: Arc<Server>, timeout: Duration, user: &str) {
     server.end_probe();
 }
 
-fn silent(server: &str, timeout: Duration) -> SqlError {
+fn silent(server: &str, address: Option<&str>, timeout: Duration) -> SqlError {
     let message = format!("could not connect to server \"{server}\"");
+    let (address, timeout_ms) = (address.map_or(String::new(), |it| format!(" {it}")), timeout.as_millis());
     let detail =
-        format!("connection to server failed: no answer for {} ms: timeout expired", timeout.as_millis());
+        format!("connection to server{address} failed: no answer for {timeout_ms} ms: timeout expired");
     SqlError::new(SqlState::UNABLE_TO_ESTABLISH_CONNECTION, message).with_detail(detail)
 }

@@ -184,6 +184,14 @@ impl Connector for Mysql {
         self.pool.probe().await
     }
 
+    fn address(&self) -> Option<String> {
+        Some(self.pool.address.clone())
+    }
+
+    fn is_writable(&self) -> bool {
+        true
+    }
+
     fn connections(&self) -> usize {
         self.pool.connections()
     }

@@ -264,6 +264,14 @@ impl Connector for Postgres {
         self.pool.is_tidemill() != Some(false)
     }
 
+    fn address(&self) -> Option<String> {
+        Some(self.pool.address.shown())
+    }
+
+    fn is_writable(&self) -> bool {
+        true
+    }
+
     fn connections(&self) -> usize {
         self.pool.connections()
     }

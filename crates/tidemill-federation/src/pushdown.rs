@@ -21,7 +21,7 @@ use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, Ex
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{ScalarValue, config_err};
 use datafusion::error::Result;
-use datafusion::physical_expr::expressions::{Column, Literal};
+use datafusion::physical_expr::expressions::{CastExpr, Column, Literal};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
@@ -154,6 +154,13 @@ impl Source {
             return Some(Source::Column { index: column.index(), keyed: false });
         }
         if let Some(literal) = expr.downcast_ref::<Literal>() {
+            return Some(Source::Constant(literal.value().clone()));
+        }
+        // A union has the fields of its sides made alike by casts that change nothing.
+        if let Some(cast) = expr.downcast_ref::<CastExpr>()
+            && let Some(literal) = cast.expr().downcast_ref::<Literal>()
+            && literal.value().data_type() == *cast.cast_type()
+        {
             return Some(Source::Constant(literal.value().clone()));
         }
         match expr.downcast_ref::<ScalarFunctionExpr>().filter(|call| call.name() == SORT_KEY) {

@@ -207,6 +207,10 @@ impl Connector for Sqlite {
         probed.await.map_err(|error| SqlError::internal(error.to_string()))?
     }
 
+    fn is_writable(&self) -> bool {
+        true
+    }
+
     async fn begin(&self, _: bool) -> Result<Box<dyn Writer>> {
         Ok(Box::new(write::Transaction::begin(self.database.clone()).await?))
     }

@@ -119,6 +119,14 @@ impl Connector for Watched {
         self.connector.is_cascade()
     }
 
+    fn address(&self) -> Option<String> {
+        self.connector.address()
+    }
+
+    fn is_writable(&self) -> bool {
+        self.connector.is_writable()
+    }
+
     fn connections(&self) -> usize {
         self.connector.connections()
     }

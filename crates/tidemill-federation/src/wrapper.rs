@@ -71,7 +71,7 @@ pub static WRAPPERS: [Wrapper; 9] = [
         options: influx::OPTIONS,
         capabilities: Some(&influx::CAPABILITIES),
         needs_mapping: false,
-        check: nothing_more,
+        check: influx::check,
         connect: influx::connector,
     },
     Wrapper {

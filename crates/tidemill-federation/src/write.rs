@@ -30,6 +30,8 @@ pub struct Target {
     pub node: String,
     pub table: Arc<TableDefinition>,
     pub connector: Arc<dyn Connector>,
+    /// Why no rows can be added to it.
+    pub refusal: Option<SqlError>,
 }
 
 /// The writing half of one statement.
@@ -82,6 +84,16 @@ impl Writing {
         }
     }
 
+    /// For rows. They go to the nodes that take some; an error if the statement names another, or if there is none.
+    pub fn adding(self) -> Result<Self> {
+        let refusals = self.nodes.iter().filter_map(|node| node.target.refusal.as_ref());
+        let is_refused = if self.is_chosen { 1 } else { self.nodes.len().max(1) };
+        match refusals.clone().next() {
+            Some(refusal) if refusals.count() >= is_refused => Err(refusal.clone()),
+            _ => Ok(self),
+        }
+    }
+
     /// Of a statement that has come this way.
     pub fn along(mut self, route: Route) -> Self {
         self.route = route;
@@ -109,7 +121,8 @@ impl Writing {
     }
 
     fn check(&self, clause: &str, can: impl Fn(&dyn Connector) -> bool) -> Result<()> {
-        match self.nodes.iter().find(|node| !can(node.target.connector.as_ref())) {
+        let mut taking = self.nodes.iter().filter(|node| node.target.refusal.is_none());
+        match taking.find(|node| !can(node.target.connector.as_ref())) {
             None => Ok(()),
             Some(node) => {
                 let message = format!("{clause} is not supported by the server of node {}", node.target.node);
@@ -150,7 +163,8 @@ impl Writing {
     /// The places of the rows that go to each node.
     fn deal(&self, rows: &RecordBatch, first: usize) -> Result<Vec<Vec<u32>>> {
         let mut dealt = vec![Vec::new(); self.nodes.len()];
-        let live: Vec<usize> = (0..self.nodes.len()).filter(|i| self.nodes[*i].absent.is_none()).collect();
+        let takes_rows = |node: &Node| node.absent.is_none() && node.target.refusal.is_none();
+        let live: Vec<usize> = (0..self.nodes.len()).filter(|i| takes_rows(&self.nodes[*i])).collect();
         let url = rows.column_by_name(URL).and_then(|column| column.as_string_opt::<i32>());
         for row in 0..rows.num_rows() {
             let wanted = url.filter(|url| url.is_valid(row)).map(|url| url.value(row));
@@ -158,6 +172,9 @@ impl Writing {
                 Some(wanted) => self.nodes.iter().position(|node| node.target.node == wanted),
                 None => live.get((first + row) % live.len().max(1)).copied(),
             };
+            if let Some(refusal) = node.and_then(|node| self.nodes[node].target.refusal.clone()) {
+                return Err(refusal);
+            }
             match (node, wanted) {
                 (Some(node), _) => dealt[node].push(row as u32),
                 (None, Some(wanted)) => return Err(self.no_node(wanted)),
@@ -181,7 +198,8 @@ impl Writing {
 
     /// Begins transactions where rows go; false if a node turned out to be dead, and others are to get its rows.
     async fn open(&mut self, dealt: &[Vec<u32>]) -> Result<bool> {
-        let live = self.nodes.iter().filter(|node| node.absent.is_none()).count();
+        let live = self.nodes.iter();
+        let live = live.filter(|node| node.absent.is_none() && node.target.refusal.is_none()).count();
         let wanted = self.nodes.iter_mut().zip(dealt).filter(|(_, places)| !places.is_empty());
         for (node, _) in wanted {
             if node.transaction.is_some() {
@@ -206,6 +224,7 @@ impl Writing {
             node: change.node(),
             table: Arc::clone(&change.table),
             connector: Arc::clone(&change.connector),
+            refusal: None,
         };
         Self::new(table, changes.iter().map(target).collect(), true, &Arc::default())
     }

@@ -44,7 +44,7 @@ pub fn read(scan: &Scan<'_>, path: &Path) -> Result<bool> {
             continue;
         }
         let place = |mut error: SqlError| {
-            let line = format!("file \"{}\", line {number}", path.display());
+            let line = format!("line {number}");
             error.context = Some(match error.context.take() {
                 Some(inner) => format!("{inner}\n{line}"),
                 None => line,

@@ -58,7 +58,7 @@ pub fn read(scan: &Scan<'_>, path: &Path) -> Result<bool> {
         let columns = wanted.clone().map(|column| {
             let values = batch.column_by_name(&column.remote);
             let values = values.ok_or_else(|| SqlError::internal("a file has lost a column"))?;
-            conversion::converted(values, column.ty).map_err(|error| bad_value(scan, path, column, error))
+            conversion::converted(values, column.ty).map_err(|error| bad_value(column, error))
         });
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
@@ -100,13 +100,8 @@ fn check(scan: &Scan<'_>, path: &Path, found: &SchemaRef, column: &ForeignColumn
     }
 }
 
-fn bad_value(scan: &Scan<'_>, path: &Path, column: &ForeignColumn, error: SqlError) -> SqlError {
-    let (table, server) = (&scan.query.table, scan.server);
-    error.with_context(format!(
-        "column \"{}\" of foreign table \"{table}\" on server \"{server}\"\nfile \"{}\"",
-        column.name,
-        path.display()
-    ))
+fn bad_value(column: &ForeignColumn, error: SqlError) -> SqlError {
+    error.with_context(format!("column \"{}\"", column.name))
 }
 
 /// The groups of rows in which the conditions may hold. What cannot be told of a condition says nothing.

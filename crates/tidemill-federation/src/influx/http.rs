@@ -127,9 +127,14 @@ impl Address {
         Ok(Box::new(tls.connect(name, socket).await?))
     }
 
+    /// As errors tell it.
+    pub fn shown(&self) -> String {
+        format!("at \"{}\", port {}", self.host, self.port)
+    }
+
     fn not_connected(&self, cause: &str) -> SqlError {
         let message = format!("could not connect to server \"{}\"", self.server);
-        let detail = format!("connection to server at \"{}\", port {} failed: {cause}", self.host, self.port);
+        let detail = format!("connection to server {} failed: {cause}", self.shown());
         SqlError::new(SqlState::UNABLE_TO_ESTABLISH_CONNECTION, message).with_detail(detail)
     }
 

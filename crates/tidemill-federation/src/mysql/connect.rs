@@ -39,7 +39,7 @@ pub struct Pool {
     /// The server's name.
     pub server: String,
     /// Where it is, as messages say it.
-    address: String,
+    pub address: String,
     options: Opts,
     init: Option<String>,
     connect_timeout: Duration,
@@ -123,7 +123,7 @@ impl Pool {
             .prefer_socket(false);
         Ok(Self {
             server: server.to_string(),
-            address: format!("\"{host}\", port {port}"),
+            address: format!("at \"{host}\", port {port}"),
             options: builder.into(),
             init: options.get("init_command").map(str::to_string),
             connect_timeout,
@@ -181,7 +181,7 @@ impl Pool {
             Err(_) => "timeout expired".to_string(),
         };
         let message = format!("could not connect to server \"{}\"", self.server);
-        let detail = format!("connection to server at {} failed: {cause}", self.address);
+        let detail = format!("connection to server {} failed: {cause}", self.address);
         Err(SqlError::new(SqlState::UNABLE_TO_ESTABLISH_CONNECTION, message).with_detail(detail))
     }
 

@@ -13,7 +13,7 @@ use tokio::io::AsyncReadExt;
 use tokio::task::JoinHandle;
 use tokio_postgres::error::DbError;
 use tokio_postgres::tls::NoTlsStream;
-use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
+use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls};
 
 use super::error::{not_connected, of_socket, unreachable, warning};
 use super::socket::{Address, Socket};
@@ -36,7 +36,7 @@ const SET_UP: &str = "SET search_path = pg_catalog; SET timezone = 'UTC'; SET da
 pub struct Pool {
     /// The server's name.
     pub server: String,
-    address: Address,
+    pub address: Address,
     config: Config,
     connect_timeout: Duration,
     keeps: bool,
@@ -107,6 +107,19 @@ async fn drive(mut connection: tokio_postgres::Connection<Tap, NoTlsStream>, war
     }
 }
 
+/// Why there is no connection.
+struct Refusal {
+    error: SqlError,
+    /// The server is there, and has no room for one more.
+    is_full: bool,
+}
+
+impl From<SqlError> for Refusal {
+    fn from(error: SqlError) -> Self {
+        Self { error, is_full: false }
+    }
+}
+
 struct Counted(Arc<AtomicUsize>);
 
 impl Drop for Counted {
@@ -128,7 +141,7 @@ impl Pool {
         Self { server, address, config, connect_timeout, keeps, idle, probe, is_tidemill, open }
     }
 
-    /// A connection that was kept, or a new one.
+    /// A connection that was kept, or a new one; that of the probe if the server has no room for another.
     pub async fn get(&self) -> Result<Connection> {
         let kept = {
             let mut idle = self.idle.lock();
@@ -137,11 +150,18 @@ impl Pool {
         };
         match kept {
             Some((_, connection)) => Ok(connection),
-            None => self.connect().await,
+            None => match self.connect_as(&self.config).await {
+                Err(refusal) if refusal.is_full => {
+                    let of_probe = self.probe.lock().take();
+                    of_probe.filter(|kept| !kept.client.is_closed()).ok_or(refusal.error)
+                }
+                connected => connected.map_err(|refusal| refusal.error),
+            },
         }
     }
 
-    /// A round trip on the connection of the probe, or on a new one if that is lost.
+    /// A round trip on the connection of the probe, or on a new one if that is lost. A server that has no room for one more has
+    /// answered, too.
     pub async fn probe(&self) -> Result<()> {
         let kept = self.probe.lock().take();
         if let Some(kept) = kept
@@ -153,8 +173,11 @@ impl Pool {
         let mut config = self.config.clone();
         let name = config.get_application_name().unwrap_or_default().to_string();
         config.application_name(format!("{name} {PROBE}"));
-        let connection = self.connect_as(&config).await?;
-        *self.probe.lock() = Some(connection);
+        match self.connect_as(&config).await {
+            Ok(connection) => *self.probe.lock() = Some(connection),
+            Err(refusal) if refusal.is_full => {}
+            Err(refusal) => return Err(refusal.error),
+        }
         Ok(())
     }
 
@@ -169,25 +192,30 @@ impl Pool {
 
     /// A new connection.
     pub async fn connect(&self) -> Result<Connection> {
-        self.connect_as(&self.config).await
+        self.connect_as(&self.config).await.map_err(|refusal| refusal.error)
     }
 
-    async fn connect_as(&self, config: &Config) -> Result<Connection> {
+    async fn connect_as(&self, config: &Config) -> std::result::Result<Connection, Refusal> {
         let counted = Counted(Arc::clone(&self.open));
         if self.open.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
             let message = format!("too many connections to server \"{}\"", self.server);
-            return Err(SqlError::new(SqlState::TOO_MANY_CONNECTIONS, message)
-                .with_detail(format!("There are {CONNECTIONS_MAX}, which is the limit.")));
+            let error = SqlError::new(SqlState::TOO_MANY_CONNECTIONS, message);
+            return Err(error
+                .with_detail(format!("There are {CONNECTIONS_MAX}, which is the limit."))
+                .into());
         }
         match tokio::time::timeout(self.connect_timeout, self.open(config, counted)).await {
             Ok(opened) => opened,
-            Err(_) => Err(unreachable(&self.server, &self.address, "timeout expired")),
+            Err(_) => Err(unreachable(&self.server, &self.address, "timeout expired").into()),
         }
     }
 
-    async fn open(&self, config: &Config, counted: Counted) -> Result<Connection> {
+    async fn open(&self, config: &Config, counted: Counted) -> std::result::Result<Connection, Refusal> {
         let socket = self.socket().await?;
-        let failed = |error| not_connected(&self.server, &self.address, &error);
+        let failed = |error: Error| Refusal {
+            error: not_connected(&self.server, &self.address, &error),
+            is_full: error.code().is_some_and(|code| code.code().starts_with("53")),
+        };
         let rows = Outlet::default();
         let tap = Tap::new(socket, rows.clone());
         let (client, connection) = config.connect_raw(tap, NoTls).await.map_err(failed)?;

@@ -43,6 +43,10 @@ impl Dialect for TidemillDialect {
         true
     }
 
+    fn no_items(&self) -> &'static str {
+        PostgresDialect.no_items()
+    }
+
     fn extreme(&self, function: &str, operand: &Operand) -> String {
         match operand.ty.scalar {
             Scalar::Timestamptz => format!("{function}({}) AT TIME ZONE 'UTC'", operand.sql),

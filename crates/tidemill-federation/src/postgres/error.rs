@@ -22,10 +22,9 @@ pub fn not_connected(server: &str, address: &Address, error: &Error) -> SqlError
 
 /// As [`not_connected`], for this cause.
 pub fn unreachable(server: &str, address: &Address, cause: &str) -> SqlError {
-    let Address { host, port, .. } = address;
     let message = format!("could not connect to server \"{server}\"");
     SqlError::new(SqlState::UNABLE_TO_ESTABLISH_CONNECTION, message)
-        .with_detail(format!("connection to server at \"{host}\", port {port} failed: {cause}"))
+        .with_detail(format!("connection to server {} failed: {cause}", address.shown()))
 }
 
 /// What the operating system says of a socket.

@@ -33,6 +33,11 @@ pub struct Address {
 }
 
 impl Address {
+    /// As errors tell it.
+    pub fn shown(&self) -> String {
+        format!("at \"{}\", port {}", self.host, self.port)
+    }
+
     pub async fn connect(&self) -> io::Result<Box<dyn Socket>> {
         if self.host.starts_with('/') {
             let path = format!("{}/.s.PGSQL.{}", self.host, self.port);

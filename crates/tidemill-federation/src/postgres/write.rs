@@ -170,7 +170,9 @@ impl Transaction {
 
     /// What it has said.
     fn hear(&self, cascade: Option<&Arc<Cascade>>) {
-        if let (Some(cascade), Some(connection)) = (cascade, &self.running.connection) {
+        if let (Some(cascade), Some(connection)) = (cascade, &self.running.connection)
+            && connection.is_tidemill
+        {
             cascade.warn(connection.take_warnings(&self.running.pool.server));
         }
     }

@@ -22,7 +22,7 @@ impl ForeignTarget {
         let nodes: Option<Vec<&str>> =
             self.nodes.as_ref().map(|nodes| nodes.iter().map(String::as_str).collect());
         let targets = targets(catalog, &self.table, nodes.as_deref())?;
-        Ok(Writing::new(&self.table.object.name, targets, nodes.is_some(), &self.table.turn))
+        Writing::new(&self.table.object.name, targets, nodes.is_some(), &self.table.turn).adding()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Foreign tables and multi-tenant tables for the planner.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
@@ -8,7 +9,7 @@ use tidemill_federation::node::Member;
 use tidemill_federation::option::parse_bool;
 use tidemill_federation::pushdown::Pushdown;
 use tidemill_federation::write::Target;
-use tidemill_federation::{MultiTenantTable, TableDefinition};
+use tidemill_federation::{MultiTenantTable, Options, TableDefinition};
 use tidemill_sql::{Result, SqlError, SqlState};
 
 use super::no_nodes;
@@ -43,24 +44,34 @@ pub fn targets(catalog: &Catalog, table: &ForeignTable, nodes: Option<&[&str]>) 
         if nodes.is_some() {
             return Err(no_nodes(name, true));
         }
-        let node = format!("/{}/", server.object.name);
-        return Ok(vec![Target {
-            node,
-            table: Arc::clone(&table.definition),
-            connector: server.connector()?,
-        }]);
+        return Ok(vec![target(format!("/{}/", server.object.name), &table.definition, &server)?]);
     }
     let whole = multi_tenant(catalog, table, Pushdown::default())?;
     let whole = match nodes {
         Some(nodes) => whole.on_nodes(nodes)?,
         None => whole,
     };
-    let target = |child: &ChildTable| Target {
-        node: child.url(),
-        table: Arc::clone(child.table.definition()),
-        connector: Arc::clone(child.table.connector()),
+    let servers = catalog.servers().into_iter().map(|server| (server.object.name.clone(), server));
+    let servers: HashMap<_, _> = servers.collect();
+    let of_child = |child: &ChildTable| {
+        let server = servers.get(&child.server);
+        let server = server.ok_or_else(|| SqlError::internal("a child has no server"))?;
+        target(child.url(), child.table.definition(), server)
     };
-    Ok(whole.children.iter().map(target).collect())
+    whole.children.iter().map(of_child).collect()
+}
+
+fn target(node: String, table: &Arc<TableDefinition>, server: &ForeignServer) -> Result<Target> {
+    let connector = server.connector()?;
+    let refusal = match connector.is_writable() {
+        true => not_updatable(&table.name, &table.options, server, "INSERT"),
+        false => {
+            Some(SqlError::unsupported("foreign tables of this kind of server are only read").with_detail(
+                format!("Foreign table \"{}\" is on server \"{}\".", table.name, server.object.name),
+            ))
+        }
+    };
+    Ok(Target { node, table: Arc::clone(table), connector, refusal })
 }
 
 fn foreign_table(
@@ -107,7 +118,7 @@ fn named(catalog: &Catalog, table: &ForeignTable, pushdown: Pushdown) -> Result<
     table.object.children.iter().map(child).collect()
 }
 
-/// Refuses to write where `updatable` is false, an option of a table or of its server.
+/// Refuses to change rows where `updatable` is false.
 pub fn check_updatable(catalog: &Catalog, table: &Arc<ForeignTable>, verb: &str) -> Result<()> {
     let mut tables = vec![Arc::clone(table)];
     if catalog.server_of(table)?.has_multi_tenant_tables() {
@@ -115,18 +126,24 @@ pub fn check_updatable(catalog: &Catalog, table: &Arc<ForeignTable>, verb: &str)
     }
     for table in tables {
         let server = catalog.server_of(&table)?;
-        let option = table.object.options.get(UPDATABLE).or(server.object.options.get(UPDATABLE));
-        if option.and_then(parse_bool) == Some(false) {
-            let work = match verb {
-                "UPDATE" => "updates",
-                "DELETE" => "deletes",
-                _ => "inserts",
-            };
-            let message = format!("foreign table \"{}\" does not allow {work}", table.object.name);
-            return Err(SqlError::new(SqlState::INVALID_OBJECT_STATE, message));
+        if let Some(refusal) = not_updatable(&table.object.name, &table.object.options, &server, verb) {
+            return Err(refusal);
         }
     }
     Ok(())
+}
+
+/// Why a statement may not write where `updatable` is false, an option of a table or of its server.
+fn not_updatable(table: &str, options: &Options, server: &ForeignServer, verb: &str) -> Option<SqlError> {
+    let option = options.get(UPDATABLE).or(server.object.options.get(UPDATABLE));
+    let work = match verb {
+        "UPDATE" => "updates",
+        "DELETE" => "deletes",
+        _ => "inserts",
+    };
+    let message = format!("foreign table \"{table}\" does not allow {work}");
+    (option.and_then(parse_bool) == Some(false))
+        .then(|| SqlError::new(SqlState::INVALID_OBJECT_STATE, message))
 }
 
 const UPDATABLE: &str = "updatable";

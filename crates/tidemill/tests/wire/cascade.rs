@@ -8,6 +8,17 @@ use crate::server::{Server, failure, rows};
 
 #[tokio::test]
 async fn nodes_of_nodes_are_read_and_chosen() {
+    read_and_chosen("tidemill_fdw").await;
+}
+
+/// A Tidemill is found out by what it says of itself.
+#[tokio::test]
+async fn a_tidemill_is_one_behind_wrappers_of_postgresql() {
+    read_and_chosen("pgspider_fdw").await;
+    read_and_chosen("postgres_fdw").await;
+}
+
+async fn read_and_chosen(wrapper: &str) {
     let Some(node) = Postgres::start() else { return };
     let config = format!("host=127.0.0.1 port={} user=postgres", node.port);
     let (remote, connection) = tokio_postgres::connect(&config, NoTls).await.unwrap();
@@ -35,7 +46,7 @@ async fn nodes_of_nodes_are_read_and_chosen() {
         .await
         .unwrap();
     let create = format!(
-        "CREATE SERVER west FOREIGN DATA WRAPPER tidemill_fdw OPTIONS (host '127.0.0.1', port '{}', dbname 'tidemill');
+        "CREATE SERVER west FOREIGN DATA WRAPPER {wrapper} OPTIONS (host '127.0.0.1', port '{}', dbname 'tidemill');
          CREATE USER MAPPING FOR PUBLIC SERVER west;
          CREATE SERVER parent FOREIGN DATA WRAPPER pgspider_core_fdw;
          CREATE FOREIGN TABLE m (id int, name text, v float8, __spd_url text) SERVER parent;
@@ -67,6 +78,9 @@ async fn nodes_of_nodes_are_read_and_chosen() {
             vec![vec!["name 3", "75"]],
         ),
         ("SELECT count(*) FROM m AS a JOIN m AS b ON a.id = b.id + 1", vec![vec!["299"]]),
+        ("SELECT count(*) FROM m WHERE id > (SELECT avg(id) FROM m)", vec![vec!["150"]]),
+        ("SELECT count(*) FROM (SELECT * FROM m WHERE id > 5 LIMIT 200 OFFSET 100) AS x", vec![vec!["195"]]),
+        ("SELECT count(*) FROM m__west__0", vec![vec!["200"]]),
         ("SELECT id FROM m ORDER BY v DESC LIMIT 2", vec![vec!["300"], vec!["299"]]),
     ] {
         assert_eq!(rows(&client, query).await, wanted, "{query}");
@@ -75,23 +89,33 @@ async fn nodes_of_nodes_are_read_and_chosen() {
     assert!(code == "42704" && message.contains("no node \"/nope/\""), "{code} {message}");
     let (code, message) = failure(&client, "SELECT * FROM m IN ('/east/n1/')").await;
     assert!(code == "42704" && message.contains("no node \"/east/n1/\""), "{code} {message}");
+    client.batch_execute("SET enable_foreign_aggregates = off").await.unwrap();
+    assert_eq!(rows(&client, "SELECT count(*) FROM m").await, [["300"]]);
+    client.batch_execute("RESET enable_foreign_aggregates").await.unwrap();
+    // All nodes fold, those of this server and those below.
+    let by_node = "EXPLAIN SELECT __spd_url, count(*), sum(id) FROM m GROUP BY __spd_url";
+    let plan = rows(&client, by_node).await.concat();
+    assert!(!plan.iter().any(|line| line.contains("Partial")), "{plan:#?}");
     // Rows that come to the lower one are dealt out there.
     client.batch_execute("INSERT INTO m (id) SELECT generate_series(1001, 1008)").await.unwrap();
     let counts =
         "SELECT (SELECT count(*) FROM n1.m), (SELECT count(*) FROM n2.m), (SELECT count(*) FROM n3.m)";
     assert_eq!(rows(&remote, counts).await, [["102", "102", "104"]]);
+    client.batch_execute("INSERT INTO m IN ('/west/n2/') (id) VALUES (900), (901)").await.unwrap();
+    assert_eq!(rows(&remote, "SELECT count(*) FROM n2.m WHERE id >= 900").await, [["4"]]);
+    assert_eq!(client.execute("DELETE FROM m WHERE id IN (900, 901)", &[]).await.unwrap(), 2);
     assert_eq!(client.execute("UPDATE m SET name = 'new' WHERE id > 1000", &[]).await.unwrap(), 8);
     assert_eq!(client.execute("DELETE FROM m IN ('/west/n1/') WHERE id > 1000", &[]).await.unwrap(), 2);
     assert_eq!(rows(&client, "SELECT count(*) FROM m WHERE name = 'new'").await, [["6"]]);
 }
 
 /// Two servers: `a` has a table of its own, and each has the other as a server.
-async fn pair(dir: &std::path::Path) -> (Server, Server, Client, Client) {
+async fn pair(dir: &std::path::Path, wrapper: &str) -> (Server, Server, Client, Client) {
     let (a, b) = (Server::start(&dir.join("a")), Server::start(&dir.join("b")));
     let (of_a, of_b) = (a.connect().await, b.connect().await);
     for (client, name, port) in [(&of_a, "b", b.port), (&of_b, "a", a.port)] {
         let create = format!(
-            "CREATE SERVER {name} FOREIGN DATA WRAPPER tidemill_fdw OPTIONS (host '127.0.0.1', port '{port}', dbname 'tidemill');
+            "CREATE SERVER {name} FOREIGN DATA WRAPPER {wrapper} OPTIONS (host '127.0.0.1', port '{port}', dbname 'tidemill');
              CREATE USER MAPPING FOR PUBLIC SERVER {name};
              CREATE SERVER parent FOREIGN DATA WRAPPER pgspider_core_fdw;
              CREATE FOREIGN TABLE m (id int, __spd_url text) SERVER parent;
@@ -105,8 +129,14 @@ async fn pair(dir: &std::path::Path) -> (Server, Server, Client, Client) {
 
 #[tokio::test]
 async fn a_circle_of_servers_is_told() {
+    for wrapper in ["tidemill_fdw", "pgspider_fdw", "postgres_fdw"] {
+        told_of_circle(wrapper).await;
+    }
+}
+
+async fn told_of_circle(wrapper: &str) {
     let dir = tempfile::tempdir().unwrap();
-    let (_a, _b, of_a, of_b) = pair(dir.path()).await;
+    let (_a, _b, of_a, of_b) = pair(dir.path(), wrapper).await;
     for statement in [
         "SELECT count(*) FROM m",
         "SELECT * FROM m WHERE id = 5",
@@ -138,7 +168,7 @@ async fn a_circle_of_servers_is_told() {
 #[tokio::test]
 async fn warnings_come_up() {
     let dir = tempfile::tempdir().unwrap();
-    let (a, _b, _of_a, of_b) = pair(dir.path()).await;
+    let (a, _b, _of_a, of_b) = pair(dir.path(), "tidemill_fdw").await;
     of_b.batch_execute(
         "DROP FOREIGN TABLE m__a__0; CREATE FOREIGN TABLE m__a__0 (id int) SERVER a OPTIONS (table_name 'own');
          CREATE SERVER gone FOREIGN DATA WRAPPER tidemill_fdw OPTIONS (host '127.0.0.1', port '1', dbname 'tidemill');

@@ -271,6 +271,9 @@ async fn what_is_wrong_is_told_with_the_name_of_the_server() {
     let error = client.simple_query(query).await.unwrap_err();
     let place = error.as_db_error().and_then(|error| error.where_()).unwrap_or_default();
     assert!(place.contains(r#"column date_trunc('month'::text, "at")"#), "{error:?}");
+    client.batch_execute("CREATE SERVER lonely FOREIGN DATA WRAPPER postgres_fdw").await.unwrap();
+    let why = "SELECT coalesce(error, '') FROM tidemill.nodes WHERE server = 'lonely'";
+    wait_until(client, why, "user mapping not found for \"postgres\"").await;
     assert_eq!(rows(client, "SELECT count(id) FROM other_type").await, [["5003"]]);
     assert_eq!(rows(client, "SELECT count(id) FROM no_column").await, [["5003"]]);
 }
@@ -376,6 +379,36 @@ async fn types_are_those_of_the_server_also_where_no_values_come() {
         }
         let fits = format!("SELECT count(x) FROM {name}_typed WHERE d > '2020-01-01'");
         assert_eq!(rows(client, &fits).await, [["0"]]);
+    }
+}
+
+/// A server that has no room for one more connection is there, and the one that it has given is used.
+#[tokio::test]
+async fn a_server_that_is_full_is_not_down() {
+    let Some(setting) = start().await else { return };
+    let Setting { node, remote, .. } = &setting;
+    remote.batch_execute("CREATE ROLE one LOGIN CONNECTION LIMIT 1; GRANT SELECT ON t TO one").await.unwrap();
+    let dir = setting.dir.path();
+    let config = dir.join("tidemill.toml");
+    std::fs::write(&config, "node_check_interval = '20ms'\n").unwrap();
+    let options = ["--trust-loopback", "--config", config.to_str().unwrap()];
+    let server = Server::start_with(&dir.join("one"), &options);
+    let client = server.connect().await;
+    let create = format!(
+        "CREATE SERVER full FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '127.0.0.1', port '{}', dbname 'postgres');
+         CREATE USER MAPPING FOR PUBLIC SERVER full OPTIONS (user 'one');
+         CREATE FOREIGN TABLE t (id int) SERVER full",
+        node.port
+    );
+    client.batch_execute(&create.replace(" full", " \"full\"")).await.unwrap();
+    let checks = "SELECT state FROM tidemill.nodes WHERE server = 'full'";
+    wait_until(&client, checks, "up").await;
+    for _ in 0..5 {
+        assert_eq!(rows(&client, "SELECT count(*) FROM t").await, [["5003"]]);
+        let since = &rows(&client, "SELECT checked_at FROM tidemill.nodes WHERE server = 'full'").await[0][0];
+        let later = format!("SELECT checked_at > '{since}' FROM tidemill.nodes WHERE server = 'full'");
+        wait_until(&client, &later, "t").await;
+        assert_eq!(rows(&client, checks).await, [["up"]]);
     }
 }
 

@@ -108,6 +108,8 @@ async fn a_dead_node_is_an_error_or_a_warning_until_it_is_back() {
         setting.until_state("down").await;
         let (code, message) = failure(client, "SELECT count(*) FROM m").await;
         assert!(code == "08001" && message.contains("\"n3\""), "{fault:?}: {code} {message}");
+        let why = &rows(client, "SELECT error FROM tidemill.nodes WHERE server = 'n3'").await[0][0];
+        assert!(why.contains(&format!("at \"127.0.0.1\", port {}", proxy.port)), "{fault:?}: {why}");
         // The others are not harmed.
         assert_eq!(rows(client, "SELECT count(*) FROM m IN ('/n1/', '/n4/')").await, [["200"]]);
         assert_eq!(rows(client, "SELECT sum(id) FROM m WHERE __spd_url = '/n2/'").await, [["20000"]]);

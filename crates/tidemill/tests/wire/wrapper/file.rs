@@ -165,6 +165,17 @@ async fn what_is_wrong_is_told() {
          CREATE FOREIGN TABLE broken (a int) SERVER parquet OPTIONS (filename '{broken}')"
     ))
     .await;
+    for (query, place) in [
+        ("SELECT * FROM c", "bad.csv\" of foreign table \"c\" on server \"files\""),
+        ("SELECT * FROM nowhere", "f.csv\" of foreign table \"nowhere\" on server \"files\""),
+        ("SELECT * FROM none", "foreign table \"none\" on server \"files\""),
+        ("SELECT * FROM j", "line 3\nfile \""),
+        ("SELECT * FROM broken", "\" of foreign table \"broken\" on server \"parquet\""),
+    ] {
+        let error = ours.client.simple_query(query).await.unwrap_err();
+        let context = error.as_db_error().and_then(|error| error.where_()).unwrap_or_default();
+        assert!(context.contains(place), "{query}: {error:?}");
+    }
     for (query, state, message) in [
         ("SELECT * FROM c", "22P02", "invalid input syntax for type integer: \"x\""),
         ("SELECT * FROM few", "22P04", "extra data after last expected column"),
@@ -242,7 +253,9 @@ async fn what_is_wrong_is_told() {
         ours.check_failure(query, state, message).await;
     }
     let error = ours.client.simple_query("SELECT * FROM c").await.unwrap_err();
-    assert_eq!(error.as_db_error().unwrap().where_(), Some("COPY c, line 2, column a: \"x\""));
+    let place =
+        format!("COPY c, line 2, column a: \"x\"\nfile \"{csv}\" of foreign table \"c\" on server \"files\"");
+    assert_eq!(error.as_db_error().unwrap().where_(), Some(place.as_str()));
     let error = ours
         .client
         .simple_query("CREATE FOREIGN TABLE x (a int) SERVER files OPTIONS (file '/x')")

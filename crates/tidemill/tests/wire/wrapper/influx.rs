@@ -279,6 +279,15 @@ async fn what_is_wrong_is_told() {
             drop(socket.write_all(b"220 mail.example.com ESMTP\r\n"));
         }
     });
+    // What may be a password is shown nowhere.
+    for statement in [
+        "CREATE SERVER x FOREIGN DATA WRAPPER influxdb_fdw OPTIONS (host 'http://ann:hush@127.0.0.1', dbname 'd')",
+        "ALTER SERVER s OPTIONS (SET host 'ann:hush@127.0.0.1')",
+    ] {
+        let error = ours.client.simple_query(statement).await.unwrap_err();
+        assert_eq!(error.code().map(|code| code.code()), Some("22023"), "{error:?}");
+        assert!(!format!("{error:?}").contains("hush"), "{error:?}");
+    }
     ours.run(&format!(
         "CREATE SERVER no_port FOREIGN DATA WRAPPER influxdb_fdw OPTIONS (host '127.0.0.1', port '{free}', dbname 'd');
          CREATE SERVER mail FOREIGN DATA WRAPPER influxdb_fdw OPTIONS (host '127.0.0.1', port '{other}', dbname 'd');

@@ -62,7 +62,7 @@ fn mixed(id: usize, quote: &str) -> String {
         format!("{:?}", (id * 7 % 40) as f64 / 4.0),
         format!("{}", (id % 9) as f64 / 2.0),
         format!("{quote}s{}{quote}", id % 4),
-        (id % 3 == 0).to_string(),
+        id.is_multiple_of(3).to_string(),
         format!("{quote}2021-03-0{} {:02}:30:00+00{quote}", 1 + id % 8, id % 24),
     ];
     cells.join(",")
@@ -91,7 +91,7 @@ async fn projected(node: &Postgres) -> Ours {
          CREATE SERVER lite FOREIGN DATA WRAPPER sqlite_fdw OPTIONS (database '{database}');
          CREATE SERVER files FOREIGN DATA WRAPPER file_fdw;
          CREATE SERVER parent FOREIGN DATA WRAPPER pgspider_core_fdw;
-         CREATE FOREIGN TABLE t ({MIXED}) SERVER parent;
+         CREATE FOREIGN TABLE t ({MIXED}, __spd_url text) SERVER parent;
          CREATE FOREIGN TABLE t__pg__0 ({MIXED}) SERVER pg OPTIONS (table_name 't1');
          CREATE FOREIGN TABLE t__pg__1 ({MIXED}) SERVER pg OPTIONS (table_name 't2');
          CREATE FOREIGN TABLE t__lite__0 ({MIXED}) SERVER lite OPTIONS (table 't');
@@ -104,6 +104,41 @@ async fn projected(node: &Postgres) -> Ours {
     ))
     .await;
     ours
+}
+
+/// Rows go to the nodes that take some.
+#[tokio::test]
+async fn rows_are_dealt_to_nodes_that_can_be_written() {
+    let Some(node) = Postgres::start() else { return };
+    let ours = projected(&node).await;
+    let counts = "SELECT __spd_url, count(*) FROM t WHERE id > 999 GROUP BY 1 ORDER BY 1";
+    ours.run("INSERT INTO t (id, k) SELECT x, 1 FROM generate_series(1001, 1006) AS x").await;
+    assert_eq!(read(&ours.client, counts).await, [["/lite/", "2"], ["/pg/", "4"]]);
+    let sink = ours.client.copy_in("COPY t (id, k) FROM STDIN").await.unwrap();
+    let mut sink = std::pin::pin!(sink);
+    futures::SinkExt::send(&mut sink, bytes::Bytes::from("1007\t1\n1008\t1\n1009\t1\n")).await.unwrap();
+    assert_eq!(sink.finish().await.unwrap(), 3);
+    assert_eq!(read(&ours.client, counts).await, [["/lite/", "3"], ["/pg/", "6"]]);
+    let returning = "INSERT INTO t (id, k) VALUES (1010, 1), (1011, 1), (1012, 1) RETURNING id";
+    assert_eq!(read(&ours.client, returning).await.len(), 3);
+    ours.run("ALTER FOREIGN TABLE t__pg__1 OPTIONS (ADD updatable 'false')").await;
+    ours.run("INSERT INTO t (id) VALUES (1013), (1014), (1015), (1016)").await;
+    assert_eq!(read(&ours.client, counts).await, [["/lite/", "6"], ["/pg/", "10"]]);
+    let only_read = "foreign tables of this kind of server are only read";
+    let not_updatable = "foreign table \"t__pg__1\" does not allow inserts";
+    for (statement, state, message) in [
+        ("INSERT INTO t IN ('/files/') (id) VALUES (1)", "0A000", only_read),
+        ("INSERT INTO t IN ('/lite/', '/files/') (id) VALUES (1)", "0A000", only_read),
+        ("INSERT INTO t (id, __spd_url) VALUES (1, '/lite/'), (2, '/files/')", "0A000", only_read),
+        ("INSERT INTO t__files__0 (id) VALUES (1)", "0A000", only_read),
+        ("INSERT INTO t__pg__1 (id) VALUES (1)", "55000", not_updatable),
+    ] {
+        ours.check_failure(statement, state, message).await;
+    }
+    assert_eq!(read(&ours.client, counts).await, [["/lite/", "6"], ["/pg/", "10"]]);
+    ours.run("DROP FOREIGN TABLE t__pg__0; DROP FOREIGN TABLE t__lite__0").await;
+    // None of those that are left takes any.
+    ours.check_failure("INSERT INTO t (id) VALUES (1)", "0A000", only_read).await;
 }
 
 /// Some nodes fold what is over a projection, the rows of the others are folded here: over the same projection.
