@@ -1,5 +1,5 @@
 //! What servers of this kind tell each other when one is a node of the other: downwards the way that a statement has come,
-//! by which a circle is found out, upwards the warnings about what was left out.
+//! by which a circle is found out, and whether nodes may be left out, upwards which were.
 
 use std::sync::Arc;
 
@@ -62,18 +62,20 @@ impl Route {
         Ok(hops.join(&HOP.to_string()))
     }
 
-    /// As [`Route::by`], if the server is one that listens.
+    /// As [`Route::by`], if the server is one that listens. `skips`: it may leave out nodes that are not there.
     pub fn cascade(
         &self,
         connector: &dyn Connector,
         table: &str,
         server: &str,
+        skips: bool,
     ) -> Result<Option<Arc<Cascade>>> {
         if !connector.is_cascade() {
             return Ok(None);
         }
         let route = self.by(table, server)?;
-        Ok(Some(Arc::new(Cascade { route, warnings: Mutex::default() })))
+        let (warnings, nodes) = Default::default();
+        Ok(Some(Arc::new(Cascade { route, skips, warnings, nodes })))
     }
 }
 
@@ -81,7 +83,21 @@ impl Route {
 #[derive(Debug)]
 pub struct Cascade {
     route: String,
+    skips: bool,
     warnings: Mutex<Vec<SqlError>>,
+    nodes: Mutex<Vec<Below>>,
+}
+
+/// A node of that server, as it tells of it when it has left out any.
+#[derive(Debug, Clone)]
+pub struct Below {
+    /// As it is called there: `/north/`.
+    pub node: String,
+    pub is_skipped: bool,
+    /// What had come of it.
+    pub rows: u64,
+    /// Why it is left out.
+    pub error: Option<String>,
 }
 
 impl PartialEq for Cascade {
@@ -99,17 +115,30 @@ impl Cascade {
         connector: &dyn Connector,
         table: &str,
         server: &str,
+        skips: bool,
     ) -> Result<Option<Arc<Self>>> {
         match context.session_config().get_extension::<Route>() {
-            Some(route) => route.cascade(connector, table, server),
+            Some(route) => route.cascade(connector, table, server, skips),
             None => Ok(None),
         }
     }
 
-    /// `SET cascade_route = …`, for the transaction or for the session.
-    pub fn set_route(&self, is_local: bool) -> String {
+    /// What is told downwards, for the transaction or for the session: `SET cascade_route = …`
+    pub fn settings(&self, is_local: bool) -> String {
         let scope = if is_local { "LOCAL " } else { "" };
-        format!("SET {scope}cascade_route = {}", quote_literal(&self.route).trim_start())
+        let policy = if self.skips { "skip" } else { "error" };
+        let route = quote_literal(&self.route);
+        format!("SET {scope}cascade_route = {}; SET {scope}on_dead_node = {policy}", route.trim_start())
+    }
+
+    /// All nodes of that server, of which some are left out.
+    pub fn report(&self, nodes: Vec<Below>) {
+        *self.nodes.lock() = nodes;
+    }
+
+    /// What it has reported, if it has left out any.
+    pub fn nodes(&self) -> Vec<Below> {
+        self.nodes.lock().clone()
     }
 
     pub fn warn(&self, warnings: Vec<SqlError>) {

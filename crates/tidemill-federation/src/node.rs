@@ -12,7 +12,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
 use tidemill_sql::{Result, SqlError, SqlState};
 
-use crate::cascade::Cascade;
+use crate::cascade::{Below, Cascade};
 use crate::connector::RemoteQuery;
 use crate::health::cause;
 use crate::scan::ForeignScanExec;
@@ -155,8 +155,37 @@ impl Node {
         *self.cascade.lock() = Some(cascade);
     }
 
+    /// What its server has said, but for what its nodes below are told by.
     fn take_warnings(&self) -> Vec<SqlError> {
-        self.cascade.lock().as_ref().map_or_else(Vec::new, |cascade| cascade.take_warnings())
+        let mut told = self.cascade.lock().as_ref().map_or_else(Vec::new, |cascade| cascade.take_warnings());
+        if !self.below().is_empty() {
+            told.retain(|warning| !warning.message.contains(MISSING));
+        }
+        told
+    }
+
+    /// The nodes of its server, by their full names, if any of them is left out.
+    pub fn below(&self) -> Vec<Below> {
+        let mut nodes = self.cascade.lock().as_ref().map_or_else(Vec::new, |cascade| cascade.nodes());
+        for below in &mut nodes {
+            below.node = format!("{}{}", self.name().trim_end_matches('/'), below.node);
+        }
+        nodes
+    }
+
+    /// The multi-tenant table, or the foreign table itself.
+    fn whole(&self) -> &str {
+        self.member.as_ref().map_or(&self.table, |member| &member.table)
+    }
+
+    /// What is missing of it.
+    fn missing(&self) -> Vec<Below> {
+        match self.state() {
+            State::Skipped => {
+                vec![Below { node: self.name(), is_skipped: true, rows: self.rows(), error: self.error() }]
+            }
+            _ => self.below().into_iter().filter(|below| below.is_skipped).collect(),
+        }
     }
 
     pub fn remote_sql(&self) -> &str {
@@ -237,52 +266,67 @@ impl Nodes {
             return Err(error);
         };
         node.end(State::Skipped, Some(error.clone()));
-        let (skipped, all) = (self.skipped(&member.table), self.names(&member.table, |_| true));
-        if node.dead_nodes.allows(skipped.len(), all.len()) {
+        let (skipped, all) = self.count(&member.table);
+        if node.dead_nodes.allows(skipped.len(), all) {
             return Ok(());
         }
-        let (missing, count) = (skipped.join(", "), all.len());
-        let error = if skipped.len() == count {
-            error.with_hint(format!("No node of table \"{}\" that is asked is there.", member.table))
-        } else {
-            let message = format!("too many nodes of table \"{}\" are not there: {missing}", member.table);
-            let detail = format!("{} of {count} are missing. {}", skipped.len(), cause(&error));
-            SqlError::new(error.state, message)
-                .with_detail(detail)
-                .with_hint("\"max_skipped_nodes\" says how many may be.")
-        };
-        Err(error)
+        if skipped.len() == all {
+            let hint = format!("No node of table \"{}\" that is asked is there.", member.table);
+            return Err(error.with_hint(hint));
+        }
+        Err(too_many(&member.table, &skipped, all, error.state, &cause(&error)))
     }
 
-    fn skipped(&self, table: &str) -> Vec<String> {
-        self.names(table, |node| node.state() == State::Skipped)
+    /// All rows of a node have come, unless its server has left out more nodes than may be.
+    pub fn complete(&self, node: &Node) -> Result<()> {
+        let missing = if node.state() == State::Running { node.missing() } else { vec![] };
+        if let Some(first) = missing.first().filter(|_| node.dead_nodes.skip) {
+            let (skipped, all) = self.count(node.whole());
+            if !node.dead_nodes.allows(skipped.len(), all) {
+                let why = first.error.as_deref().unwrap_or_default();
+                let state = SqlState::UNABLE_TO_ESTABLISH_CONNECTION;
+                let error = too_many(node.whole(), &skipped, all, state, why);
+                node.end(State::Failed, Some(error.clone()));
+                return Err(error);
+            }
+        }
+        node.end(State::Complete, None);
+        Ok(())
     }
 
-    /// The nodes of a multi-tenant table, each once.
-    fn names(&self, table: &str, wanted: impl Fn(&Node) -> bool) -> Vec<String> {
-        let of_table =
-            self.nodes.iter().filter(|node| node.member.as_ref().is_some_and(|m| m.table == table));
-        let mut names: Vec<_> = of_table.filter(|node| wanted(node)).map(|node| node.name()).collect();
-        names.sort();
-        names.dedup();
-        names
+    /// The nodes of a table that are left out, each once, and how many there are. Those below count where they are known.
+    fn count(&self, table: &str) -> (Vec<String>, usize) {
+        let (mut skipped, mut all) = (Vec::new(), Vec::new());
+        for node in self.nodes.iter().filter(|node| node.whole() == table) {
+            skipped.extend(node.missing().into_iter().map(|below| below.node));
+            match node.below() {
+                below if below.is_empty() => all.push(node.name()),
+                below => all.extend(below.into_iter().map(|below| below.node)),
+            }
+        }
+        for names in [&mut skipped, &mut all] {
+            names.sort();
+            names.dedup();
+        }
+        (skipped, all.len())
     }
 
     /// What is missing from the answer and was not told before: a warning for each table, and what the servers of nodes
     /// have said.
     pub fn warnings(&self) -> Vec<SqlError> {
         let mut told = self.told.lock();
-        let mut new: Vec<(&str, Vec<&Arc<Node>>)> = Vec::new();
-        for node in self.nodes.iter().filter(|node| node.state() == State::Skipped) {
-            let Some(member) = &node.member else { continue };
-            let key = (member.table.clone(), member.node.clone());
-            if told.contains(&key) {
-                continue;
-            }
-            told.push(key);
-            match new.iter_mut().find(|(table, _)| *table == member.table) {
-                Some((_, nodes)) => nodes.push(node),
-                None => new.push((&member.table, vec![node])),
+        let mut new: Vec<(&str, Vec<Below>)> = Vec::new();
+        for node in &self.nodes {
+            for missing in node.missing() {
+                let key = (node.whole().to_string(), missing.node.clone());
+                if told.contains(&key) {
+                    continue;
+                }
+                told.push(key);
+                match new.iter_mut().find(|(table, _)| *table == node.whole()) {
+                    Some((_, nodes)) => nodes.push(missing),
+                    None => new.push((node.whole(), vec![missing])),
+                }
             }
         }
         let told_there = self.nodes.iter().flat_map(|node| node.take_warnings());
@@ -290,16 +334,26 @@ impl Nodes {
     }
 }
 
-fn missing(table: &str, nodes: &[&Arc<Node>]) -> SqlError {
-    let names: Vec<_> = nodes.iter().map(|node| node.name()).collect();
+fn too_many(table: &str, skipped: &[String], all: usize, state: SqlState, why: &str) -> SqlError {
+    let message = format!("too many nodes of table \"{table}\" are not there: {}", skipped.join(", "));
+    SqlError::new(state, message)
+        .with_detail(format!("{} of {all} are missing. {why}", skipped.len()))
+        .with_hint("\"max_skipped_nodes\" says how many may be.")
+}
+
+/// In the warning of a server about its nodes.
+const MISSING: &str = "missing from the answer";
+
+fn missing(table: &str, nodes: &[Below]) -> SqlError {
+    let names: Vec<_> = nodes.iter().map(|node| node.node.as_str()).collect();
     let noun = if names.len() == 1 { "node" } else { "nodes" };
-    let message = format!("{noun} of table \"{table}\" missing from the answer: {}", names.join(", "));
+    let message = format!("{noun} of table \"{table}\" {MISSING}: {}", names.join(", "));
     let detail = nodes.iter().map(|node| {
-        let part = match node.rows() {
+        let part = match node.rows {
             0 => String::new(),
             rows => format!(" ({rows} rows had come before)"),
         };
-        format!("{}: {}{part}", node.name(), node.error().unwrap_or_default())
+        format!("{}: {}{part}", node.node, node.error.as_deref().unwrap_or_default())
     });
     SqlError::new(SqlState::WARNING, message).with_detail(detail.collect::<Vec<_>>().join("\n"))
 }

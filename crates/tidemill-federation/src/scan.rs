@@ -182,8 +182,9 @@ impl ForeignScanExec {
     /// The query, for a server that is told the way that the statement has come, and may have something to say.
     fn along(&self, context: &TaskContext, node: Option<&Node>) -> Result<Arc<RemoteQuery>> {
         let (table, server) = (&self.query.table, &self.place.server);
-        let cascade = Cascade::of_scan(context, self.connector.as_ref(), table, server)
-            .map_err(|error| DataFusionError::External(Box::new(error)))?;
+        let cascade =
+            Cascade::of_scan(context, self.connector.as_ref(), table, server, self.place.dead_nodes.skip)
+                .map_err(|error| DataFusionError::External(Box::new(error)))?;
         let Some(cascade) = cascade else { return Ok(Arc::clone(&self.query)) };
         if let Some(node) = node {
             node.listen(Arc::clone(&cascade));
@@ -381,8 +382,8 @@ impl Reading {
                 ended.err().map(|error| Err(DataFusionError::External(Box::new(error))))
             }
             None => {
-                self.node.end(State::Complete, None);
-                None
+                let completed = self.nodes.complete(&self.node);
+                completed.err().map(|error| Err(DataFusionError::External(Box::new(error))))
             }
         }
     }

@@ -205,7 +205,7 @@ impl Writing {
             if node.transaction.is_some() {
                 continue;
             }
-            node.cascade = node.target.cascade(&self.route)?;
+            node.cascade = node.target.cascade(&self.route, false)?;
             match self.transactions.begin(&node.target.node, &node.target.connector).await {
                 Ok(transaction) => node.transaction = Some(transaction),
                 Err(error) if is_absence(&error) && node.absent.is_none() && !self.is_chosen && live > 1 => {
@@ -235,7 +235,7 @@ impl Writing {
         let all = changes.len();
         let mut skipped = 0;
         for (node, change) in self.nodes.iter_mut().zip(&changes) {
-            node.cascade = node.target.cascade(&self.route)?;
+            node.cascade = node.target.cascade(&self.route, change.dead_nodes.skip)?;
             match self.transactions.begin(&node.target.node, &node.target.connector).await {
                 Ok(transaction) => node.transaction = Some(transaction),
                 Err(error) if is_absence(&error) && change.dead_nodes.skip => {
@@ -298,8 +298,8 @@ impl Writing {
 }
 
 impl Target {
-    fn cascade(&self, route: &Route) -> Result<Option<Arc<Cascade>>> {
-        route.cascade(self.connector.as_ref(), &self.table.name, self.node.trim_matches('/'))
+    fn cascade(&self, route: &Route, skips: bool) -> Result<Option<Arc<Cascade>>> {
+        route.cascade(self.connector.as_ref(), &self.table.name, self.node.trim_matches('/'), skips)
     }
 }
 

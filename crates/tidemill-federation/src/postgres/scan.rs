@@ -23,11 +23,14 @@ use super::connect::{Connection, Pool};
 use super::error::failed;
 use super::running::Running;
 use super::snapshot;
+use crate::cascade::Below;
 use crate::connector::{RemoteColumn, RemoteQuery};
 use crate::snapshot::Shared;
 
 /// Batches that wait for whoever reads them. When they are as many, the server is read no further.
 const BATCHES_AHEAD: usize = 2;
+/// What a Tidemill has got from its nodes.
+const BELOW: &str = "SELECT node, state = 'skipped', rows, error FROM tidemill.last_query_nodes";
 pub(super) const BEGIN: &str = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
 type Batches = Sender<datafusion::error::Result<RecordBatch>>;
@@ -98,7 +101,7 @@ impl Scan {
         let mut script = BEGIN.to_string();
         if connection.is_tidemill {
             if let Some(cascade) = &self.query.cascade {
-                script += &format!("; {}", cascade.set_route(true));
+                script += &format!("; {}", cascade.settings(true));
             }
         } else if let Some(shared) = &self.shared {
             let name = snapshot::name(shared, &self.pool, &self.query).await?;
@@ -113,12 +116,29 @@ impl Scan {
         let Some(connection) = &running.connection else { return Ok(()) };
         let is_over = self.receive(connection, &script, batches).await?;
         if is_over && let Some(connection) = running.connection.take() {
-            if let Some(cascade) = &self.query.cascade {
-                cascade.warn(connection.take_warnings(&self.pool.server));
+            if let Some(cascade) = self.query.cascade.as_ref().filter(|_| connection.is_tidemill) {
+                let warnings = connection.take_warnings(&self.pool.server);
+                if !warnings.is_empty() {
+                    cascade.report(self.below(&connection).await?);
+                }
+                cascade.warn(warnings);
             }
             self.pool.put(connection);
         }
         Ok(())
+    }
+
+    /// The nodes of another Tidemill, if it has left out any for this query.
+    async fn below(&self, connection: &Connection) -> Result<Vec<Below>> {
+        let found = connection.client.query_typed(BELOW, &[]).await;
+        let found = found.map_err(|error| failed(&self.pool.server, &RemoteQuery::command(BELOW), &error))?;
+        let nodes = found.iter().map(|row| {
+            let (node, is_skipped, rows): (_, _, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+            Ok(Below { node, is_skipped, rows: rows.unsigned_abs(), error: row.try_get(3)? })
+        });
+        let nodes = nodes.collect::<std::result::Result<Vec<_>, Error>>();
+        let nodes = nodes.map_err(|error| failed(&self.pool.server, &RemoteQuery::command(BELOW), &error))?;
+        Ok(if nodes.iter().any(|node| node.is_skipped) { nodes } else { vec![] })
     }
 
     /// Whether all rows were wanted: then the transaction is over.

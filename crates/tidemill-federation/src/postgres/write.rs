@@ -164,7 +164,7 @@ impl Transaction {
     async fn tell(&self, cascade: Option<&Arc<Cascade>>) -> Result<()> {
         let is_tidemill = self.running.connection.as_ref().is_some_and(|connection| connection.is_tidemill);
         let Some(cascade) = cascade.filter(|_| is_tidemill) else { return Ok(()) };
-        let set = RemoteQuery::command(cascade.set_route(false));
+        let set = RemoteQuery::command(cascade.settings(false));
         self.client()?.batch_execute(&set.sql).await.map_err(|error| self.failed(&set, &error))
     }
 

@@ -2,6 +2,7 @@
 //! any of them got from each.
 
 use tidemill_federation::health::cause;
+use tidemill_federation::node::State;
 use tidemill_sql::Result;
 use tidemill_sql::types::{Scalar, Type};
 
@@ -73,6 +74,20 @@ fn last_query_nodes(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
             ("error", node.error().into()),
             ("remote_sql", node.remote_sql().into()),
         ])?;
+        // What a server that is a node itself has left out.
+        for below in node.below().into_iter().filter(|below| below.is_skipped) {
+            rows.add([
+                ("node", below.node.into()),
+                ("server", (&node.server).into()),
+                ("table_name", (&node.table).into()),
+                ("state", State::Skipped.as_str().into()),
+                ("rows", below.rows.into()),
+                ("bytes", Value::Null),
+                ("time_ms", Value::Null),
+                ("error", below.error.into()),
+                ("remote_sql", Value::Null),
+            ])?;
+        }
     }
     Ok(())
 }

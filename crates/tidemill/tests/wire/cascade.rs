@@ -179,16 +179,53 @@ async fn warnings_come_up() {
     .await
     .unwrap();
     let mut wire = Wire::connect(a.port, "tidemill");
-    for query in [
-        "SELECT count(*) FROM m",
-        "SELECT count(*) FROM (SELECT id FROM m) AS x",
-        "UPDATE m SET id = 5 WHERE id = 2",
-    ] {
+    for query in ["SELECT count(*) FROM m", "SELECT count(*) FROM (SELECT id FROM m) AS x"] {
         let answer = wire.query(query);
         assert_eq!(answer.error, None, "{query}");
         let [warning] = answer.notices.as_slice() else { panic!("{query}: one warning: {answer:?}") };
         assert_eq!((warning.get('S'), warning.get('C')), ("WARNING", "01000"), "{query}");
-        assert!(warning.get('M').contains("/gone/"), "{query}: {answer:?}");
-        assert_eq!(warning.get('W'), "server \"b\"", "{query}");
+        assert_eq!(warning.get('M'), "node of table \"m\" missing from the answer: /b/gone/", "{query}");
+        assert!(warning.get('D').starts_with("/b/gone/: connection to server at"), "{query}: {answer:?}");
+        let report = wire.query("SELECT node, state FROM tidemill.last_query_nodes ORDER BY node");
+        let report: Vec<_> = report.rows.iter().flatten().map(|cell| cell.as_deref().unwrap()).collect();
+        assert_eq!(report, ["/b/", "complete", "/b/gone/", "skipped"], "{query}");
+    }
+    let query = "UPDATE m SET id = 5 WHERE id = 2";
+    let answer = wire.query(query);
+    let [warning] = answer.notices.as_slice() else { panic!("{query}: one warning: {answer:?}") };
+    assert!(warning.get('M').contains("/gone/"), "{query}: {answer:?}");
+    assert_eq!(warning.get('W'), "server \"b\"", "{query}");
+}
+
+/// Whether nodes may be left out, and how many, is for the session to say whose query it is.
+#[tokio::test]
+async fn what_the_session_says_of_dead_nodes_is_so_below() {
+    let dir = tempfile::tempdir().unwrap();
+    let (a, _b, of_a, of_b) = pair(dir.path(), "tidemill_fdw").await;
+    of_b.batch_execute(
+        "DROP FOREIGN TABLE m__a__0; CREATE FOREIGN TABLE m__a__0 (id int) SERVER a OPTIONS (table_name 'own');
+         CREATE SERVER gone FOREIGN DATA WRAPPER tidemill_fdw OPTIONS (host '127.0.0.1', port '1', dbname 'tidemill');
+         CREATE USER MAPPING FOR PUBLIC SERVER gone;
+         CREATE FOREIGN TABLE m__gone__0 (id int) SERVER gone",
+    )
+    .await
+    .unwrap();
+    let all = "SELECT count(*) FROM m";
+    let (code, told) = failure(&of_a, all).await;
+    assert!(code == "08001" && told.contains("\"gone\""), "{code} {told}");
+    let mut wire = Wire::connect(a.port, "tidemill");
+    wire.query("SET on_dead_node = skip");
+    let answer = wire.query(all);
+    assert_eq!((&answer.error, answer.rows[0][0].as_deref(), answer.notices.len()), (&None, Some("2"), 1));
+    // The setting of that server is what it was.
+    assert_eq!(failure(&of_b, all).await.0, "08001");
+    for (max, message) in [("1", None), ("0.5", None), ("0.4", Some("/b/gone/")), ("0", Some("/b/gone/"))] {
+        wire.query(&format!("SET max_skipped_nodes = {max}"));
+        let told =
+            wire.query(all).error.map(|error| (error.get('C').to_string(), error.get('M').to_string()));
+        let wanted = message.map(|node| {
+            ("08001".to_string(), format!("too many nodes of table \"m\" are not there: {node}"))
+        });
+        assert_eq!(told, wanted, "max_skipped_nodes = {max}");
     }
 }
