@@ -197,7 +197,8 @@ impl Writer<'_> {
         let types: Vec<_> = arguments.iter().map(|argument| argument.ty).collect();
         let takes = |functions: &[Function]| functions.iter().any(|known| known.takes(call.name(), &types));
         let Capabilities { functions, functions_in_utc, .. } = self.capabilities;
-        if !takes(functions) && !(takes(functions_in_utc) && is_in_utc(call)) {
+        let is_known = takes(functions) || takes(functions_in_utc) && is_in_utc(call);
+        if !is_known {
             return None;
         }
         let is_operator = !call.name().starts_with(|c: char| c.is_alphanumeric() || c == '_');
