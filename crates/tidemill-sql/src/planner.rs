@@ -19,13 +19,16 @@ mod correlated;
 mod distinct_from;
 mod equality;
 mod error;
+mod foreign_clause;
 mod from_function;
 mod hint;
 mod lower;
 mod marker;
+mod membership;
 mod merged_column;
 mod name;
 mod named_window;
+mod null_safe_join;
 mod obstacle;
 pub mod parameter;
 mod place;
@@ -115,7 +118,9 @@ pub fn configure(builder: SessionStateBuilder) -> SessionStateBuilder {
     let tables = HashMap::from([("generate_series".to_owned(), generate_series())]);
     // It would take DISTINCT away from an aggregate and with it the order that DISTINCT gives; ours mind it themselves.
     let rewrites = Optimizer::new().rules.into_iter();
-    let rewrites = rewrites.filter(|rule| rule.name() != "single_distinct_aggregation_to_group_by");
+    let rewrites = rewrites
+        .filter(|rule| rule.name() != "single_distinct_aggregation_to_group_by")
+        .map(null_safe_join::guarded);
     builder
         .with_optimizer_rules(rewrites.collect())
         .with_expr_planners(planners)

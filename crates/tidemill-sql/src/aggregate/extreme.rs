@@ -56,11 +56,11 @@ fn of<S: Side>(types: &[Type]) -> Option<Resolved> {
             Resolved::new(&[ty.arrow()], *ty, Fixed::new(1, ExtremeBytes::<Numbers, S>::finish))
         }
         // PostgreSQL has min and max of text and of char(n); varchar is taken as text.
-        Scalar::Text | Scalar::Varchar | Scalar::Bpchar | Scalar::Name => Resolved::new(
-            &[DataType::Utf8],
-            Type::new(Scalar::Text),
-            Fixed::new(1, ExtremeBytes::<Texts, S>::finish),
-        ),
+        Scalar::Text | Scalar::Varchar | Scalar::Bpchar | Scalar::Name => {
+            let shown = if ty.scalar == Scalar::Bpchar { Scalar::Bpchar } else { Scalar::Text };
+            let finish = Fixed::new(1, ExtremeBytes::<Texts, S>::finish);
+            Resolved::new(&[DataType::Utf8], Type::new(shown), finish)
+        }
         _ if S::BETTER.is_none() => value::resolve(*ty, None),
         _ => None,
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, ListArray, StringArray};
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, StringArray, new_null_array};
 use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 use datafusion::common::ScalarValue;
 use datafusion::common::metadata::FieldMetadata;
@@ -204,6 +204,9 @@ fn wide_decimal(ty: &DataType) -> DataType {
 
 /// Casts a column.
 pub fn cast(array: &ArrayRef, from: Type, to: Type, explicit: bool, vars: &SessionVars) -> Result<ArrayRef> {
+    if *array.data_type() == DataType::Null {
+        return Ok(new_null_array(&to.arrow(), array.len()));
+    }
     match (from.array, to.array) {
         (false, false) => cast_scalars(array, from, to, explicit, vars),
         (true, true) => {

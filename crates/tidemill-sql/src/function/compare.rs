@@ -18,7 +18,7 @@ use datafusion::logical_expr::{
 };
 
 use super::kernel::Bool;
-use super::{Call, Param, Registry, Returns};
+use super::{Call, Param, Registry, Returns, cast};
 use crate::calendar::{DAY_US, interval_order_key};
 use crate::error::{Result, SqlError};
 use crate::numeric::Numeric;
@@ -31,6 +31,7 @@ pub(super) fn register(r: &mut Registry) {
         register_for(r, Type::new(scalar), Type::new(scalar), PLAIN);
         register_arrays(r, Type::array(scalar), PLAIN);
     }
+    register_for(r, Type::new(Bpchar), Type::new(Bpchar), TRIMMED);
     // With one of these, `float4 = int4` compares as float8.
     for (left, right) in [(Float4, Float8), (Float8, Float4)] {
         register_for(r, Type::new(left), Type::new(right), KEYED);
@@ -82,6 +83,16 @@ const PLAIN: [fn(Vec<Expr>) -> Result<Expr>; 6] = [
     |args| comparison(Operator::GtEq, args),
 ];
 
+/// Blanks at the end of a `character` do not count.
+const TRIMMED: [fn(Vec<Expr>) -> Result<Expr>; 6] = [
+    |args| trimmed(Operator::Eq, args),
+    |args| trimmed(Operator::NotEq, args),
+    |args| trimmed(Operator::Lt, args),
+    |args| trimmed(Operator::LtEq, args),
+    |args| trimmed(Operator::Gt, args),
+    |args| trimmed(Operator::GtEq, args),
+];
+
 fn register_for(r: &mut Registry, left: Type, right: Type, builders: [fn(Vec<Expr>) -> Result<Expr>; 6]) {
     for (name, build) in ["=", "<>", "<", "<=", ">", ">="].into_iter().zip(builders) {
         r.native(name, &[Param::Is(left), Param::Is(right)], Returns::Is(Type::new(Scalar::Bool)), build);
@@ -96,6 +107,12 @@ fn comparison(op: Operator, args: Vec<Expr>) -> Result<Expr> {
 
 fn keyed(op: Operator, args: Vec<Expr>) -> Result<Expr> {
     comparison(op, args.into_iter().map(Key::call).collect())
+}
+
+fn trimmed(op: Operator, args: Vec<Expr>) -> Result<Expr> {
+    let (from, to) = (Type::new(Scalar::Bpchar), Type::new(Scalar::Text));
+    let args = args.into_iter().map(|arg| cast::expr(arg, from, to, false)).collect::<Result<_>>()?;
+    comparison(op, args)
 }
 
 /// What to compare, hash and group by instead of a numeric (its bytes without the scale), an interval (its length with

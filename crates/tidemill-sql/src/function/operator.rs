@@ -5,7 +5,7 @@ use datafusion::logical_expr::expr::{BinaryExpr, Like};
 use datafusion::logical_expr::{Expr, Operator};
 
 use super::pattern::{call, ends_in_escape};
-use super::{Param, Registry, Returns};
+use super::{Param, Registry, Returns, cast};
 use crate::error::{Result, SqlError};
 use crate::types::{Scalar, Type};
 
@@ -21,6 +21,28 @@ pub(super) fn register(r: &mut Registry) {
     r.native("!~", &[TEXT, TEXT], BOOL, |args| regex(args, Operator::RegexNotMatch));
     r.native("~*", &[TEXT, TEXT], BOOL, |args| regex(args, Operator::RegexIMatch));
     r.native("!~*", &[TEXT, TEXT], BOOL, |args| regex(args, Operator::RegexNotIMatch));
+    of_character(r);
+}
+
+/// In a pattern, blanks at the end of a `character` count.
+fn of_character(r: &mut Registry) {
+    const OPERANDS: [Param; 2] = [Param::Is(Type::new(Scalar::Bpchar)), TEXT];
+    r.native("~~", &OPERANDS, BOOL, |args| like(padded(args), false, false));
+    r.native("!~~", &OPERANDS, BOOL, |args| like(padded(args), true, false));
+    r.native("~~*", &OPERANDS, BOOL, |args| like(padded(args), false, true));
+    r.native("!~~*", &OPERANDS, BOOL, |args| like(padded(args), true, true));
+    r.native("~", &OPERANDS, BOOL, |args| regex(padded(args), Operator::RegexMatch));
+    r.native("!~", &OPERANDS, BOOL, |args| regex(padded(args), Operator::RegexNotMatch));
+    r.native("~*", &OPERANDS, BOOL, |args| regex(padded(args), Operator::RegexIMatch));
+    r.native("!~*", &OPERANDS, BOOL, |args| regex(padded(args), Operator::RegexNotIMatch));
+}
+
+/// The value with its blanks as text; other databases do not keep them.
+fn padded(mut args: Vec<Expr>) -> Vec<Expr> {
+    if let Some(value) = args.first_mut() {
+        *value = cast::relabel(std::mem::take(value), Type::new(Scalar::Text));
+    }
+    args
 }
 
 fn pair(args: Vec<Expr>) -> Result<(Box<Expr>, Box<Expr>)> {

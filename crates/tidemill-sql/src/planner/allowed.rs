@@ -260,7 +260,7 @@ fn position(expr: &Expr, clause: &str, width: Option<usize>) -> Result<()> {
 }
 
 /// How many columns a query gives, if no `*` leaves that open.
-fn width(body: &SetExpr) -> Option<usize> {
+pub(super) fn width(body: &SetExpr) -> Option<usize> {
     match body {
         SetExpr::Select(select) => projected(&select.projection),
         SetExpr::Query(query) => width(&query.body),

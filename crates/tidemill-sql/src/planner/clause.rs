@@ -5,6 +5,8 @@ use sqlparser::ast::{
     SetExpr, Spanned, UnaryOperator, Value,
 };
 
+use super::allowed::{plain, shown};
+use super::name::fold;
 use super::{construct, marker, place, ties};
 use crate::error::{Result, SqlError, SqlState};
 use crate::types::{Scalar, Type};
@@ -53,6 +55,7 @@ fn count(expr: Expr, clause: &str) -> Result<Option<Expr>> {
             Expr::Value(value) => match &value.value {
                 Value::Null => return Ok(None),
                 Value::SingleQuotedString(text) => text.trim().to_string(),
+                Value::Placeholder(_) => return Ok(Some(marker::parameter(expr, Type::new(Scalar::Int8)))),
                 _ => return Ok(Some(expr)),
             },
             Expr::Identifier(_) | Expr::CompoundIdentifier(_) => {
@@ -82,6 +85,60 @@ fn count(expr: Expr, clause: &str) -> Result<Option<Expr>> {
 
 fn at(error: SqlError, position: usize) -> SqlError {
     if position > 0 { error.with_position(position) } else { error }
+}
+
+/// DISTINCT ON is as many of the first items of ORDER BY, in any order, which DataFusion wants in theirs; a number in it is
+/// that of an output column.
+pub fn distinct_on(query: &mut Query) -> Result<()> {
+    let SetExpr::Select(select) = &mut *query.body else { return Ok(()) };
+    let Select { distinct: Some(ast::Distinct::On(exprs)), projection, .. } = &mut **select else {
+        return Ok(());
+    };
+    let shown = |expr: &Expr| match output_column(expr, projection) {
+        Some(column) => column.clone(),
+        None => expr.clone(),
+    };
+    for expr in exprs.iter_mut() {
+        *expr = shown(expr);
+    }
+    let Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(items), .. }) = &query.order_by else {
+        return Ok(());
+    };
+    let mut rest = std::mem::take(exprs);
+    for item in items {
+        let wanted = plain(&shown(&item.expr));
+        match rest.iter().position(|expr| plain(expr) == wanted) {
+            Some(i) => exprs.push(rest.remove(i)),
+            None if rest.is_empty() => break,
+            None if exprs.iter().any(|expr| plain(expr) == wanted) => {}
+            None => {
+                let message = "SELECT DISTINCT ON expressions must match initial ORDER BY expressions";
+                let error = SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message);
+                return Err(at(error, rest.first().map_or(0, |expr| place::extent(expr).0)));
+            }
+        }
+    }
+    exprs.append(&mut rest);
+    Ok(())
+}
+
+/// The output column that a number or a name in ORDER BY stands for.
+fn output_column<'s>(expr: &Expr, projection: &'s [SelectItem]) -> Option<&'s Expr> {
+    match expr {
+        Expr::Value(value) => {
+            let Value::Number(number, _) = &value.value else { return None };
+            let before = projection.get(..number.parse().ok()?)?;
+            if before.iter().any(|item| shown(item).is_none()) {
+                return None;
+            }
+            before.last().and_then(shown)
+        }
+        Expr::Identifier(name) => projection.iter().find_map(|item| match item {
+            SelectItem::ExprWithAlias { expr, alias } if fold(alias) == fold(name) => Some(expr),
+            _ => None,
+        }),
+        _ => None,
+    }
 }
 
 /// `GROUP BY (a, b)` is `GROUP BY a, b`.

@@ -1,6 +1,6 @@
-//! The analyzer rule that turns correlated scalar subqueries, wherever they stand in a select list or a condition, and
-//! lateral subqueries into joins. DataFusion does so for some shapes; here the rule is general, as PostgreSQL's users
-//! expect (after Neumann and Kemper, "Unnesting Arbitrary Queries").
+//! The analyzer rule that turns subqueries, wherever they stand in a select list or a condition, and lateral subqueries
+//! into joins (after Neumann and Kemper, "Unnesting Arbitrary Queries"). DataFusion does so for some shapes: those are left to
+//! it where a condition is true or not, and null is as good as false.
 //!
 //! ```text
 //! Projection: t.a, (SELECT u.b FROM u WHERE u.x < t.a)
@@ -21,20 +21,24 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, ExprSchema, JoinType, NullEquality, ScalarValue};
 use datafusion::error::Result;
 use datafusion::functions_aggregate::expr_fn::{bool_or, count};
-use datafusion::logical_expr::expr::{AggregateFunction, InSubquery};
+use datafusion::logical_expr::expr::{
+    AggregateFunction, BinaryExpr, InSubquery, SetComparison, SetQuantifier,
+};
 use datafusion::logical_expr::logical_plan::Subquery;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    Distinct, Expr, Filter, Join, LogicalPlan, LogicalPlanBuilder, Projection, Sort, SortExpr, lit, when,
+    Aggregate, Distinct, Expr, Filter, Join, LogicalPlan, LogicalPlanBuilder, Operator, Projection, Sort,
+    SortExpr, lit, when,
 };
 use datafusion::optimizer::analyzer::AnalyzerRule;
 
 use super::apply::{Apply, Domain};
-use super::single_value;
+use super::{marker, single_value};
+use crate::function::Key;
 
 #[derive(Debug)]
 pub struct CorrelatedSubqueries;
@@ -45,15 +49,7 @@ impl AnalyzerRule for CorrelatedSubqueries {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let names = Names::default();
-        plan.transform_up_with_subqueries(|plan| match plan {
-            LogicalPlan::Projection(projection) => names.projection(projection),
-            LogicalPlan::Filter(filter) => names.filter(filter),
-            LogicalPlan::Sort(sort) => names.sort(sort),
-            LogicalPlan::Join(join) => names.lateral(join),
-            other => Ok(Transformed::no(other)),
-        })
-        .map(|transformed| transformed.data)
+        Names::default().rewrite(plan, false)
     }
 }
 
@@ -69,15 +65,33 @@ impl Names {
         format!("__{what}_{}", self.next.get())
     }
 
+    /// With `all`, nothing that refers to a plan around it is left to DataFusion.
+    fn rewrite(&self, plan: LogicalPlan, all: bool) -> Result<LogicalPlan> {
+        plan.transform_up_with_subqueries(|plan| match plan {
+            LogicalPlan::Projection(projection) => self.projection(projection),
+            LogicalPlan::Filter(filter) => self.filter(filter, all),
+            LogicalPlan::Aggregate(aggregate) => self.aggregate(aggregate),
+            LogicalPlan::Sort(sort) => self.sort(sort),
+            LogicalPlan::Join(join) => {
+                match has_rewritten(join.filter.iter(), &join.left) && join.join_type == JoinType::Inner {
+                    true => self.join_condition(join, all),
+                    false => self.lateral(join),
+                }
+            }
+            other => Ok(Transformed::no(other)),
+        })
+        .map(|transformed| transformed.data)
+    }
+
     fn projection(&self, projection: Projection) -> Result<Transformed<LogicalPlan>> {
-        if !projection.expr.iter().any(|e| has_correlated(e, projection.input.as_ref(), true)) {
+        if !has_rewritten(&projection.expr, &projection.input) {
             return Ok(Transformed::no(LogicalPlan::Projection(projection)));
         }
         let mut input = Arc::unwrap_or_clone(Arc::clone(&projection.input));
         let mut exprs = Vec::with_capacity(projection.expr.len());
         for (i, expr) in projection.expr.iter().enumerate() {
             let (relation, field) = projection.schema.qualified_field(i);
-            let replaced = self.replace(expr.clone(), &mut input, true)?;
+            let replaced = self.replace(expr.clone(), &mut input)?;
             exprs.push(if replaced == *expr {
                 replaced
             } else {
@@ -87,23 +101,80 @@ impl Names {
         Ok(Transformed::yes(LogicalPlanBuilder::from(input).project(exprs)?.build()?))
     }
 
-    fn filter(&self, filter: Filter) -> Result<Transformed<LogicalPlan>> {
-        if !has_correlated(&filter.predicate, filter.input.as_ref(), false) {
+    fn filter(&self, filter: Filter, all: bool) -> Result<Transformed<LogicalPlan>> {
+        if !has_subquery(&filter.predicate) {
             return Ok(Transformed::no(LogicalPlan::Filter(filter)));
         }
-        let columns: Vec<Expr> = filter.input.schema().columns().into_iter().map(Expr::Column).collect();
-        let mut input = Arc::unwrap_or_clone(filter.input);
         // What asks no subquery is asked first: fewer rows have one, and a condition stays with the tables that it joins.
         let waits = |part: &Expr| has_subquery(part) || part.is_volatile();
         let (later, first): (Vec<_>, Vec<_>) =
-            split_conjunction_owned(filter.predicate).into_iter().partition(waits);
+            split_conjunction_owned(filter.predicate.clone()).into_iter().partition(waits);
+        let mut input = Arc::unwrap_or_clone(Arc::clone(&filter.input));
         if let Some(first) = conjunction(first) {
             input = LogicalPlanBuilder::from(input).filter(first)?.build()?;
         }
-        let later = later.into_iter().map(|part| self.replace(part, &mut input, false));
-        let later = conjunction(later.collect::<Result<Vec<_>>>()?).unwrap_or_else(|| lit(true));
+        let replaced = later.iter().map(|part| match is_anti_join(part) {
+            true if !all => Ok(part.clone()),
+            _ => self.condition(part.clone(), &mut input, all),
+        });
+        let replaced = replaced.collect::<Result<Vec<_>>>()?;
+        if replaced == later {
+            return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+        }
+        let later = conjunction(replaced).unwrap_or_else(|| lit(true));
+        let columns = filter.input.schema().columns().into_iter().map(Expr::Column);
         let plan = LogicalPlanBuilder::from(input).filter(later)?.project(columns)?.build()?;
         Ok(Transformed::yes(plan))
+    }
+
+    /// A condition for which null is as good as false. DataFusion makes semi-joins of the subqueries in it that are plain
+    /// enough.
+    fn condition(&self, expr: Expr, input: &mut LogicalPlan, all: bool) -> Result<Expr> {
+        let plain = |subquery: &Subquery| {
+            let plan = subquery.subquery.as_ref();
+            free_columns(plan).is_empty() || (!all && is_plain(plan))
+        };
+        match expr {
+            Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right }) => {
+                let left = Box::new(self.condition(*left, input, all)?);
+                let right = Box::new(self.condition(*right, input, all)?);
+                Ok(Expr::BinaryExpr(BinaryExpr { left, op, right }))
+            }
+            Expr::Not(inner) if matches!(*inner, Expr::Exists(_)) => {
+                Ok(Expr::Not(Box::new(self.condition(*inner, input, all)?)))
+            }
+            Expr::Exists(of) if plain(&of.subquery) => Ok(Expr::Exists(of)),
+            Expr::InSubquery(of) if !of.negated && plain(&of.subquery) => Ok(Expr::InSubquery(of)),
+            other => self.replace(other, input),
+        }
+    }
+
+    /// What an inner join asks of subqueries is asked of its rows.
+    fn join_condition(&self, mut join: Join, all: bool) -> Result<Transformed<LogicalPlan>> {
+        let parts = join.filter.take().map(split_conjunction_owned).unwrap_or_default();
+        let (later, first): (Vec<_>, Vec<_>) = parts.into_iter().partition(has_subquery);
+        join.filter = conjunction(first);
+        let Some(later) = conjunction(later) else { return self.lateral(join) };
+        let joined = self.lateral(join)?.data;
+        let filter = Filter::try_new(later, Arc::new(joined))?;
+        self.filter(filter, all).map(|plan| Transformed::yes(plan.data))
+    }
+
+    /// The subqueries become columns of the aggregate's input.
+    fn aggregate(&self, aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
+        let exprs = || aggregate.group_expr.iter().chain(&aggregate.aggr_expr);
+        if !has_rewritten(exprs(), &aggregate.input) {
+            return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
+        }
+        let mut input = Arc::unwrap_or_clone(Arc::clone(&aggregate.input));
+        let replaced = exprs().map(|expr| {
+            let (relation, name) = expr.qualified_name();
+            let replaced = self.replace(expr.clone(), &mut input)?;
+            Ok(if replaced == *expr { replaced } else { replaced.unalias().alias_qualified(relation, name) })
+        });
+        let mut group = replaced.collect::<Result<Vec<_>>>()?;
+        let calls = group.split_off(aggregate.group_expr.len());
+        Ok(Transformed::yes(LogicalPlanBuilder::from(input).aggregate(group, calls)?.build()?))
     }
 
     /// DataFusion has subqueries in select lists, not in ORDER BY: there they become columns that are dropped after.
@@ -147,7 +218,7 @@ impl Names {
             return Ok(Transformed::no(LogicalPlan::Join(join)));
         }
         let domain = Domain::of(&join.left, &outer, self)?;
-        let mut right = Apply::new(&domain, self).plan(&subquery.subquery)?;
+        let mut right = self.applied(&domain, &subquery.subquery)?;
         if let Some(alias) = alias {
             right = domain.rename(right, &subquery.subquery, &alias)?;
         }
@@ -167,22 +238,39 @@ impl Names {
         Ok(Transformed::yes(plan))
     }
 
-    /// The expression with its correlated subqueries as columns, which are joined to the input. EXISTS in a condition
-    /// is left to DataFusion, which makes semi-joins of it.
-    fn replace(&self, expr: Expr, input: &mut LogicalPlan, exists: bool) -> Result<Expr> {
+    /// The rows of a plan for each of the domain, with no subquery in it that refers to a plan between.
+    fn applied(&self, domain: &Domain, plan: &LogicalPlan) -> Result<LogicalPlan> {
+        let plan = self.rewrite(plan.clone(), true)?;
+        let applied = Apply::new(domain, self).plan(&plan)?;
+        // What referred to the domain from further inside refers to the plan around it now.
+        self.rewrite(applied, false)
+    }
+
+    /// The expression with its subqueries as columns, which are joined to the input; but not those that have one value.
+    fn replace(&self, expr: Expr, input: &mut LogicalPlan) -> Result<Expr> {
         let replaced = expr.transform_down(|expr| match &expr {
             Expr::ScalarSubquery(subquery) => match self.join_value(subquery, input)? {
                 Some(value) => Ok(Transformed::yes(value)),
                 None => Ok(Transformed::no(expr)),
             },
-            Expr::Exists(exists_of) if exists => match self.join_match(&exists_of.subquery, input)? {
+            Expr::Exists(exists_of) => match self.join_match(&exists_of.subquery, input)? {
                 Some(found) if exists_of.negated => Ok(Transformed::yes(found.is_null())),
                 Some(found) => Ok(Transformed::yes(found.is_not_null())),
                 None => Ok(Transformed::no(expr)),
             },
-            Expr::InSubquery(of) if exists => {
-                let value = self.membership(of, input)?;
+            Expr::InSubquery(of) => {
+                let tested = Box::new(self.replace(of.expr.as_ref().clone(), input)?);
+                let of = InSubquery { expr: tested, ..of.clone() };
+                let value = match free_columns(&of.subquery.subquery).is_empty() {
+                    true => self.membership(&of, input)?,
+                    false => self.comparison(&equal_any(&of), input)?,
+                };
                 Ok(Transformed::yes(if of.negated { Expr::Not(Box::new(value)) } else { value }))
+            }
+            Expr::SetComparison(of) => {
+                let tested = Box::new(self.replace(of.expr.as_ref().clone(), input)?);
+                let of = SetComparison { expr: tested, ..of.clone() };
+                Ok(Transformed::yes(self.comparison(&of, input)?))
             }
             _ => Ok(Transformed::no(expr)),
         })?;
@@ -196,12 +284,11 @@ impl Names {
             return Ok(None);
         }
         let domain = Domain::of(input, &outer, self)?;
-        let apply = Apply::new(&domain, self);
         let plan = subquery.subquery.as_ref();
         let values = match is_single(plan) {
-            true => apply.plan(plan)?,
+            true => self.applied(&domain, plan)?,
             false => {
-                let applied = apply.plan(plan)?;
+                let applied = self.applied(&domain, plan)?;
                 let value = Expr::Column(Column::from(plan.schema().qualified_field(0)));
                 let call =
                     AggregateFunction::new_udf(single_value::udaf(), vec![value], false, None, vec![], None);
@@ -218,13 +305,13 @@ impl Names {
         self.join(input, &outer, &domain, values, Expr::Column(value)).map(Some)
     }
 
-    /// `x IN (SELECT y …)` as a value: true if some y is x, else null if some y or x is not known, else false.
+    /// `x op ANY (SELECT y …)` as a value: true if some comparison is, else null if one is null, else false. ALL is what is
+    /// left when some comparison is false.
     ///
     /// ```text
-    /// (SELECT CASE WHEN count(*) = 0 THEN false WHEN bool_or(y = x) THEN true
-    ///              WHEN count(y = x) < count(*) THEN NULL ELSE false END FROM …)
+    /// (SELECT CASE WHEN bool_or(x op y) THEN true WHEN count(x op y) < count(*) THEN NULL ELSE false END FROM …)
     /// ```
-    fn membership(&self, of: &InSubquery, input: &mut LogicalPlan) -> Result<Expr> {
+    fn comparison(&self, of: &SetComparison, input: &mut LogicalPlan) -> Result<Expr> {
         let mut outer = of.subquery.outer_ref_columns.clone();
         let schema = Arc::clone(input.schema());
         let tested = of.expr.as_ref().clone().transform_up(|expr| match expr {
@@ -236,22 +323,29 @@ impl Names {
             }
             other => Ok(Transformed::no(other)),
         })?;
-        let plan = of.subquery.subquery.as_ref().clone();
-        let item = Expr::Column(Column::from(plan.schema().qualified_field(0)));
+        let (plan, items) = unpacked(of.subquery.subquery.as_ref())?;
+        let compared = marker::unpack(tested.data)
+            .into_iter()
+            .zip(items)
+            .map(|(x, y)| Expr::BinaryExpr(BinaryExpr::new(Box::new(x), of.op, Box::new(y))));
+        let of_rows = if of.op == Operator::NotEq { Expr::or } else { Expr::and };
+        let compared = compared.reduce(of_rows).unwrap_or_else(|| lit(true));
+        let is_all = of.quantifier == SetQuantifier::All;
+        let compared = if is_all { Expr::Not(Box::new(compared)) } else { compared };
         let column = |name: &str| Expr::Column(Column::new_unqualified(name));
         let (rows, found, known) = (column("__rows"), column("__found"), column("__known"));
-        let answer = when(rows.clone().eq(lit(0_i64)), lit(false))
-            .when(found, lit(true))
+        let answer = when(rows.clone().eq(lit(0_i64)), lit(is_all))
+            .when(found, lit(!is_all))
             .when(known.lt(rows), lit(ScalarValue::Boolean(None)))
-            .otherwise(lit(false))?;
+            .otherwise(lit(is_all))?;
         let plan = LogicalPlanBuilder::from(plan)
-            .project([item.eq(tested.data).alias("__equal")])?
+            .project([compared.alias("__compared")])?
             .aggregate(
                 Vec::<Expr>::new(),
                 [
                     count(lit(1_i64)).alias("__rows"),
-                    bool_or(column("__equal")).alias("__found"),
-                    count(column("__equal")).alias("__known"),
+                    bool_or(column("__compared")).alias("__found"),
+                    count(column("__compared")).alias("__known"),
                 ],
             )?
             .project([answer.alias("__answer")])?
@@ -264,6 +358,40 @@ impl Names {
         }
     }
 
+    /// `x IN (SELECT y …)` as a value, where the rows are the same for every x.
+    ///
+    /// ```text
+    /// CASE WHEN y IS NOT NULL THEN true WHEN rows = 0 THEN false WHEN x IS NULL OR known < rows THEN NULL ELSE false END
+    /// FROM … LEFT JOIN (SELECT DISTINCT y …) ON x = y, (SELECT count(*) AS rows, count(y) AS known …)
+    /// ```
+    fn membership(&self, of: &InSubquery, input: &mut LogicalPlan) -> Result<Expr> {
+        let (plan, item, is_keyed) = unkeyed(of.subquery.subquery.as_ref());
+        let (items, all) = (self.new_name("items"), self.new_name("rows"));
+        let distinct = LogicalPlanBuilder::from(plan.clone())
+            .project([item.clone().alias("item")])?
+            .distinct()?
+            .alias(items.as_str())?
+            .build()?;
+        let counted = [count(lit(1_i64)).alias("rows"), count(item).alias("known")];
+        let counted = LogicalPlanBuilder::from(plan)
+            .aggregate(Vec::<Expr>::new(), counted)?
+            .alias(all.as_str())?
+            .build()?;
+        let column = |relation: &str, name: &str| Expr::Column(Column::new(Some(relation), name));
+        let (rows, known) = (column(&all, "rows"), column(&all, "known"));
+        let (found, tested) = (column(&items, "item"), of.expr.as_ref().clone());
+        let key = if is_keyed { Key::call(found.clone()) } else { found.clone() };
+        let left = std::mem::take(input);
+        *input = LogicalPlanBuilder::from(left)
+            .join_on(distinct, JoinType::Left, [tested.clone().eq(key)])?
+            .cross_join(counted)?
+            .build()?;
+        when(found.is_not_null(), lit(true))
+            .when(rows.clone().eq(lit(0_i64)), lit(false))
+            .when(tested.is_null().or(known.lt(rows)), lit(ScalarValue::Boolean(None)))
+            .otherwise(lit(false))
+    }
+
     /// Joins a value that is not null for the rows that the subquery has a row for.
     fn join_match(&self, subquery: &Subquery, input: &mut LogicalPlan) -> Result<Option<Expr>> {
         let outer = outer_columns(subquery, input);
@@ -271,7 +399,7 @@ impl Names {
             return Ok(None);
         }
         let domain = Domain::of(input, &outer, self)?;
-        let applied = Apply::new(&domain, self).plan(&subquery.subquery)?;
+        let applied = self.applied(&domain, &subquery.subquery)?;
         let keys = domain.columns().into_iter().map(Expr::Column);
         let matched = LogicalPlanBuilder::from(applied).project(keys)?.build()?;
         let matched = LogicalPlan::Distinct(Distinct::All(Arc::new(matched)));
@@ -319,26 +447,117 @@ fn is_single(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// The columns of the input that the subquery refers to.
+/// The columns of the input that the subquery refers to, from whatever depth.
 fn outer_columns(subquery: &Subquery, input: &LogicalPlan) -> Vec<Column> {
-    let mut columns = Vec::new();
-    for expr in &subquery.outer_ref_columns {
-        if let Expr::OuterReferenceColumn(_, column) = expr
-            && input.schema().has_column(column)
-            && !columns.contains(column)
-        {
-            columns.push(column.clone());
-        }
-    }
+    let mut columns = free_columns(&subquery.subquery);
+    columns.retain(|column| input.schema().has_column(column));
     columns
 }
 
-fn has_correlated(expr: &Expr, input: &LogicalPlan, exists: bool) -> bool {
-    let correlated = |expr: &Expr| match expr {
+/// The columns that a plan refers to and that are of none of its own plans: a name is of the nearest plan that has it.
+fn free_columns(plan: &LogicalPlan) -> Vec<Column> {
+    let mut columns: Vec<Column> = vec![];
+    let mut note = |column: Column| {
+        if !columns.contains(&column) {
+            columns.push(column);
+        }
+    };
+    // The closures give no errors.
+    let _ = plan.apply(|node| {
+        let bound = |column: &Column| node.inputs().iter().any(|input| input.schema().has_column(column));
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Expr::OuterReferenceColumn(_, column) = expr {
+                    note(column.clone());
+                }
+                let inner = subquery(expr).map(|inner| free_columns(&inner.subquery)).unwrap_or_default();
+                inner.into_iter().filter(|column| !bound(column)).for_each(&mut note);
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    });
+    columns
+}
+
+fn subquery(expr: &Expr) -> Option<&Subquery> {
+    match expr {
+        Expr::ScalarSubquery(subquery) => Some(subquery),
+        Expr::Exists(of) => Some(&of.subquery),
+        Expr::InSubquery(of) => Some(&of.subquery),
+        Expr::SetComparison(of) => Some(&of.subquery),
+        _ => None,
+    }
+}
+
+/// Whether DataFusion makes the right semi-join of a subquery that refers to the plan around it, which it does from filters
+/// over joins alone: an aggregate has a row for no rows, a limit counts.
+fn is_plain(plan: &LogicalPlan) -> bool {
+    let is_plain = |node: &LogicalPlan| {
+        let kind = match node {
+            LogicalPlan::Filter(filter) => return !refers_from_inside(&filter.predicate),
+            LogicalPlan::Projection(_) | LogicalPlan::SubqueryAlias(_) | LogicalPlan::TableScan(_) => true,
+            LogicalPlan::Join(join) => join.join_type == JoinType::Inner,
+            LogicalPlan::Distinct(Distinct::All(_)) => true,
+            _ => false,
+        };
+        kind && !node.contains_outer_reference()
+            && node.expressions().iter().all(|expr| !refers_from_inside(expr))
+    };
+    !plan.exists(|node| Ok(!is_plain(node))).unwrap_or(true)
+}
+
+/// Whether a subquery in the expression refers to anything around it.
+fn refers_from_inside(expr: &Expr) -> bool {
+    let refers = |expr: &Expr| subquery(expr).is_some_and(|of| !free_columns(&of.subquery).is_empty());
+    expr.exists(|expr| Ok(refers(expr))).unwrap_or(true)
+}
+
+/// `x NOT IN (SELECT …)` as a whole condition, over rows that are the same for every x.
+fn is_anti_join(condition: &Expr) -> bool {
+    let constant = |of: &InSubquery| free_columns(&of.subquery.subquery).is_empty();
+    match condition {
+        Expr::InSubquery(of) => of.negated && constant(of),
+        Expr::Not(inner) => matches!(&**inner, Expr::InSubquery(of) if !of.negated && constant(of)),
+        _ => false,
+    }
+}
+
+/// Whether an expression over the input has subqueries that DataFusion does not plan there.
+fn has_rewritten<'e>(exprs: impl IntoIterator<Item = &'e Expr>, input: &LogicalPlan) -> bool {
+    let rewritten = |expr: &Expr| match expr {
         Expr::ScalarSubquery(subquery) => !outer_columns(subquery, input).is_empty(),
-        Expr::Exists(of) if exists => !outer_columns(&of.subquery, input).is_empty(),
-        Expr::InSubquery(_) => exists,
+        Expr::Exists(of) => !outer_columns(&of.subquery, input).is_empty(),
+        Expr::InSubquery(_) | Expr::SetComparison(_) => true,
         _ => false,
     };
-    expr.exists(|expr| Ok(correlated(expr))).unwrap_or(false)
+    exprs.into_iter().any(|expr| expr.exists(|expr| Ok(rewritten(expr))).unwrap_or(true))
+}
+
+/// The rows of a subquery, and the columns that are compared: those of a packed row.
+fn unpacked(plan: &LogicalPlan) -> Result<(LogicalPlan, Vec<Expr>)> {
+    if let LogicalPlan::Projection(projection) = plan
+        && let [item] = &projection.expr[..]
+        && let items @ [_, _, ..] = &marker::unpack(item.clone().unalias())[..]
+    {
+        return Ok((projection.input.as_ref().clone(), items.to_vec()));
+    }
+    Ok((plan.clone(), vec![Expr::Column(Column::from(plan.schema().qualified_field(0)))]))
+}
+
+/// The rows of a subquery with the value itself where it gives the key of one, and whether it did.
+fn unkeyed(plan: &LogicalPlan) -> (LogicalPlan, Expr, bool) {
+    if let LogicalPlan::Projection(projection) = plan
+        && let [item] = &projection.expr[..]
+        && let key = item.clone().unalias()
+        && Key::is_call(&key)
+        && let Expr::ScalarFunction(call) = key
+        && let [value] = &call.args[..]
+    {
+        return (projection.input.as_ref().clone(), value.clone(), true);
+    }
+    (plan.clone(), Expr::Column(Column::from(plan.schema().qualified_field(0))), false)
+}
+
+fn equal_any(of: &InSubquery) -> SetComparison {
+    SetComparison::new(of.expr.clone(), of.subquery.clone(), Operator::Eq, SetQuantifier::Any)
 }

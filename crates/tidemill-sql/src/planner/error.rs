@@ -219,6 +219,19 @@ fn planning(text: &str) -> SqlError {
     if text.contains("Order by column out of bounds") || text.contains("Order by index") {
         return SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, lower_first(text));
     }
+    if let (Some(given), Some(names)) = (
+        between(text, "Source table contains ", " columns but only "),
+        between(text, " columns but only ", " names given as column alias"),
+    ) {
+        return match (given.parse::<usize>(), names.parse::<usize>()) {
+            (Ok(given), Ok(names)) if given < names => {
+                let message = format!("table has {given} columns available but {names} columns specified");
+                SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message)
+            }
+            _ => SqlError::unsupported("names for only some of the columns of a table are not supported")
+                .with_hint(format!("Name all {given} columns.")),
+        };
+    }
     if text.contains("Inconsistent data length across values list") {
         return SqlError::syntax("VALUES lists must all be the same length");
     }

@@ -9,6 +9,7 @@ use sqlparser::ast::BinaryOperator;
 
 use super::coerce::{self, Context};
 use super::marker;
+use super::membership::{self, Quantifier, Rows};
 use super::place::{self, Places};
 use super::resolve::{self, Arg};
 use super::{window_function, within_group};
@@ -82,7 +83,10 @@ impl Scope<'_> {
             name => match (name.strip_prefix(marker::ANY), name.strip_prefix(marker::ALL)) {
                 (Some(op), _) => self.quantified(op, false, left, right),
                 (_, Some(op)) => self.quantified(op, true, left, right),
-                _ => self.operator(name, vec![left, right]),
+                _ => match membership::quantifier(name) {
+                    Some((quantifier, op)) => self.of_rows(quantifier, op, marker::unpack(left), right),
+                    None => self.operator(name, vec![left, right]),
+                },
             },
         }
     }
@@ -279,6 +283,9 @@ impl Scope<'_> {
             Ok(target) if !target.array && !types.iter().any(keyed) => {
                 let all = std::iter::once(expr).chain(list).collect();
                 let mut list = self.cast_all(all, &types, &vec![target; types.len()])?;
+                if target.scalar == Scalar::Bpchar {
+                    list = list.into_iter().map(without_blanks).collect::<Result<_>>()?;
+                }
                 let expr = list.remove(0);
                 Ok(Expr::InList(InList::new(Box::new(expr), list, negated)))
             }
@@ -354,6 +361,22 @@ impl Scope<'_> {
         }
     }
 
+    /// `x op ANY (SELECT y …)`: each side is cast to what the operator takes.
+    fn of_rows(&self, quantifier: Quantifier, op: &str, left: Vec<Expr>, right: Expr) -> Result<Expr> {
+        let rows = Rows::of(right)?;
+        let mut schema = self.schema.clone();
+        schema.merge(rows.schema());
+        let scope = Scope { schema: &schema, places: self.places.clone() };
+        let items = rows.columns();
+        if left.len() != items.len() {
+            let few = if items.len() < left.len() { "few" } else { "many" };
+            return Err(SqlError::syntax(format!("subquery has too {few} columns")));
+        }
+        let pairs = left.into_iter().zip(items);
+        let compared = pairs.map(|(x, y)| scope.operator(op, vec![x, y])).collect::<Result<Vec<_>>>()?;
+        rows.compared(quantifier, op, compared)
+    }
+
     /// `x op ANY (array)`: true if some comparison is, else null if one is null.
     fn quantified(&self, op: &str, all: bool, left: Expr, right: Expr) -> Result<Expr> {
         let (mut left_type, mut right_type) = (self.type_of(&left)?, self.type_of(&right)?);
@@ -365,15 +388,32 @@ impl Scope<'_> {
             }
             (left, right) => coerce::common("ANY", [left, right.map(item)])?,
         };
+        let is_text = [left_type, right_type].map(|ty| ty.is_some_and(|ty| ty.scalar == Scalar::Text));
         let array = Type { array: true, ..element };
-        let left = self.cast(0, left, left_type.take(), element, Context::Implicit)?;
-        let right = self.cast(1, right, right_type.take(), array, Context::Implicit)?;
+        let mut left = self.cast(0, left, left_type.take(), element, Context::Implicit)?;
+        let mut right = self.cast(1, right, right_type.take(), array, Context::Implicit)?;
+        let mut element = element;
+        if element.scalar == Scalar::Bpchar && !op.contains('~') {
+            element = Type::new(Scalar::Text);
+            if !is_text[0] {
+                left = without_blanks(left)?;
+            }
+            if !is_text[1] {
+                right = cast::expr(right, array, Type::array(Scalar::Text), false)?;
+            }
+        }
+        let array = Type { array: true, ..element };
         let name = if all { "array compare all" } else { "array compare any" };
         let types = [Some(element), Some(array), Some(Type::new(Scalar::Text))];
         let (overload, _) = resolve::function(name, registry().function(name), &types)?;
         let text = Expr::Literal(ScalarValue::Utf8(Some(op.to_string())), None);
         function::call(overload, vec![left, right, text])
     }
+}
+
+/// A `character` as what its comparisons compare.
+fn without_blanks(expr: Expr) -> Result<Expr> {
+    cast::expr(expr, Type::new(Scalar::Bpchar), Type::new(Scalar::Text), false)
 }
 
 fn numbered(types: &[Arg]) -> Vec<(usize, Arg)> {
@@ -383,7 +423,7 @@ fn numbered(types: &[Arg]) -> Vec<(usize, Arg)> {
 /// DataFusion's own expressions forget which PostgreSQL type a number is; where that decides how it is shown, it is said
 /// again.
 fn labelled(expr: Expr, ty: Type) -> Result<Expr> {
-    if ty.scalar == Scalar::Jsonb {
+    if matches!(ty.scalar, Scalar::Jsonb | Scalar::Bpchar) {
         let (name, field) = (expr.schema_name().to_string(), ty.field(""));
         return Ok(expr.alias_with_metadata(name, Some(FieldMetadata::new_from_field(&field))));
     }

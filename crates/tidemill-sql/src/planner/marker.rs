@@ -42,6 +42,10 @@ pub const NOT_DISTINCT: &str = "tidemill not distinct";
 /// Followed by the operator.
 pub const ANY: &str = "tidemill any ";
 pub const ALL: &str = "tidemill all ";
+/// Followed by the operator; the right operand is a subquery.
+pub const SOME_ROW: &str = "tidemill some row ";
+pub const EACH_ROW: &str = "tidemill each row ";
+pub const NO_ROW: &str = "tidemill no row ";
 
 pub const PACK: &str = "__pack";
 

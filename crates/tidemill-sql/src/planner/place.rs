@@ -119,7 +119,15 @@ impl<'a> Text<'a> {
 
     /// The operator between two operands: the last one there, or the first word if it is written in another way.
     pub fn operator(&self, name: &str, left: &Expr, right: &Expr) -> usize {
-        let (from, to) = (extent(left).1, extent(right).0);
+        self.between(name, extent(left).1, extent(right).0)
+    }
+
+    /// The first word between an operand and a subquery.
+    pub fn word_between(&self, left: &Expr, query: &ast::Query) -> usize {
+        self.between("word", extent(left).1, of_span(query.span()).0)
+    }
+
+    fn between(&self, name: &str, from: usize, to: usize) -> usize {
         if from == 0 || to <= from {
             return 0;
         }
@@ -148,6 +156,21 @@ impl<'a> Text<'a> {
         }
         let region = self.slice(1, position).to_ascii_lowercase();
         region.rfind(&word.to_ascii_lowercase()).map_or(0, |at| region[..at].chars().count() + 1)
+    }
+
+    /// The first place of some words at or behind a position.
+    pub fn words_behind(&self, words: &str, position: usize) -> usize {
+        if position == 0 || words.is_empty() {
+            return 0;
+        }
+        let region = self.slice(position, usize::MAX).to_ascii_lowercase();
+        region.find(words).map_or(0, |at| position + region[..at].chars().count())
+    }
+
+    /// The word at a position, as it is written.
+    pub fn word_at(&self, position: usize) -> &'a str {
+        let region = self.slice(position, usize::MAX);
+        region.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default()
     }
 
     /// The `::` behind an operand.

@@ -14,8 +14,8 @@ use super::construct::{
 };
 use super::place::{self, Text};
 use super::{
-    allowed, array_subquery, clause, distinct_from, marker, merged_column, name, named_window, relkind,
-    system_column, table_function, values, whole_row,
+    allowed, array_subquery, clause, distinct_from, foreign_clause, marker, membership, merged_column, name,
+    named_window, relkind, system_column, table_function, values, whole_row,
 };
 use crate::data_type::type_of;
 use crate::error::{Result, SqlError};
@@ -68,13 +68,17 @@ impl VisitorMut for Rewriter<'_> {
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
         merged_column::rewrite_order(query);
         control(
-            allowed::query(query, &|name| self.is_aggregate(name))
+            foreign_clause::query(query, &self.text)
+                .and_then(|()| clause::distinct_on(query))
+                .and_then(|()| allowed::query(query, &|name| self.is_aggregate(name)))
                 .and_then(|()| named_window::resolve(query)),
         )
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
-        if let Err(error) = allowed::select(select, &|name| self.is_aggregate(name)) {
+        let checked = foreign_clause::select(select, &self.text)
+            .and_then(|()| allowed::select(select, &|name| self.is_aggregate(name)));
+        if let Err(error) = checked {
             return ControlFlow::Break(Box::new(error));
         }
         merged_column::rewrite(select);
@@ -131,7 +135,7 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
-        control(table_function::rewrite(factor))
+        control(foreign_clause::factor(factor, &self.text).and_then(|()| table_function::rewrite(factor)))
     }
 
     fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
@@ -141,11 +145,16 @@ impl VisitorMut for Rewriter<'_> {
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
         let taken = std::mem::replace(expr, Expr::value(Value::Null));
         let at = self.place(&taken);
+        let of_subquery =
+            matches!(taken, Expr::InSubquery { .. } | Expr::AnyOp { .. } | Expr::AllOp { .. }) && at > 0;
         match self.rewrite(taken) {
             Ok(rewritten) => {
                 *expr = rewritten;
                 place::annotate(expr, at);
                 ControlFlow::Continue(())
+            }
+            Err(error) if of_subquery && error.position.is_none() => {
+                ControlFlow::Break(Box::new(error.with_position(at)))
             }
             Err(error) => ControlFlow::Break(Box::new(error)),
         }
@@ -180,6 +189,7 @@ impl Rewriter<'_> {
             Expr::AnyOp { left, compare_op, right, .. } | Expr::AllOp { left, compare_op, right } => {
                 text.operator(&plain_operator(compare_op), left, right)
             }
+            Expr::InSubquery { expr, subquery, .. } => text.word_between(expr, subquery),
             Expr::Like { expr, pattern: right, .. }
             | Expr::ILike { expr, pattern: right, .. }
             | Expr::SimilarTo { expr, pattern: right, .. }
@@ -253,12 +263,16 @@ impl Rewriter<'_> {
             Expr::IsNotFalse(e) => Expr::IsNotFalse(Box::new(boolean(*e, "IS NOT FALSE"))),
             Expr::IsUnknown(e) => Expr::IsUnknown(Box::new(boolean(*e, "IS UNKNOWN"))),
             Expr::IsNotUnknown(e) => Expr::IsNotUnknown(Box::new(boolean(*e, "IS NOT UNKNOWN"))),
-            Expr::AnyOp { left, compare_op, right, .. } if !matches!(*right, Expr::Subquery(_)) => {
-                marker::op(&format!("{}{}", marker::ANY, plain_operator(&compare_op)), *left, *right)
-            }
-            Expr::AllOp { left, compare_op, right } if !matches!(*right, Expr::Subquery(_)) => {
-                marker::op(&format!("{}{}", marker::ALL, plain_operator(&compare_op)), *left, *right)
-            }
+            Expr::AnyOp { left, compare_op, right, .. } => match *right {
+                Expr::Subquery(query) => membership::some(*left, &plain_operator(&compare_op), *query)?,
+                array => marker::op(&format!("{}{}", marker::ANY, plain_operator(&compare_op)), *left, array),
+            },
+            Expr::AllOp { left, compare_op, right } => match *right {
+                Expr::Subquery(query) => membership::all(*left, &plain_operator(&compare_op), *query)?,
+                array => marker::op(&format!("{}{}", marker::ALL, plain_operator(&compare_op)), *left, array),
+            },
+            Expr::InSubquery { expr, subquery, negated: false } => membership::some(*expr, "=", *subquery)?,
+            Expr::InSubquery { expr, subquery, negated: true } => membership::none(*expr, "=", *subquery)?,
             Expr::Array(array) => marker::op(marker::ARRAY, marker::pack(array.elem), marker::text("")),
             Expr::Subquery(mut query) => {
                 clause::scalar_subquery(&mut query);

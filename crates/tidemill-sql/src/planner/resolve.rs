@@ -62,6 +62,9 @@ pub fn operator(
             found = Selection::One(exact);
         }
     }
+    if let Some(of_character) = overloads.iter().find(|o| is_of_character(o, args)) {
+        found = Selection::One(of_character);
+    }
     if matches!(found, Selection::None) {
         found = select(overloads, args);
     }
@@ -95,6 +98,23 @@ pub fn names(args: &[Arg]) -> Vec<String> {
             None => "unknown".to_string(),
         })
         .collect()
+}
+
+/// Whether an operator is `character`'s own and means these operands; for all others, a `character` is as good as a text.
+fn is_of_character(overload: &Overload, args: &[Arg]) -> bool {
+    const CHARACTER: Param = Param::Is(Type::new(Scalar::Bpchar));
+    let is_character = |arg: &Arg| arg.is_some_and(|ty| ty.scalar == Scalar::Bpchar && !ty.array);
+    let [left, right] = args else { return false };
+    if overload.param(0) != CHARACTER {
+        return false;
+    }
+    if overload.param(1) != CHARACTER {
+        return is_character(left) && right.is_none_or(|ty| coerce::is_string(ty.scalar) && !ty.array);
+    }
+    // Of `character` and `text` it is text's own that is meant.
+    let fits =
+        |arg: &Arg| arg.is_none_or(|ty| matches!(ty.scalar, Scalar::Bpchar | Scalar::Varchar) && !ty.array);
+    (is_character(left) || is_character(right)) && fits(left) && fits(right)
 }
 
 enum Selection {
