@@ -1,5 +1,6 @@
 //! Queries: plan, take a snapshot of the views that are read, run.
 
+pub mod aside;
 mod generic;
 
 use std::fmt;

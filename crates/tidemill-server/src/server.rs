@@ -28,6 +28,7 @@ use crate::define;
 pub use crate::listen::Listener;
 use crate::listen::accept_any;
 use crate::pg::scram::{MECHANISM, Verifier};
+use crate::query::aside::Aside;
 use crate::registry::Sessions;
 use crate::session;
 use crate::session::SUPERUSER;
@@ -104,7 +105,8 @@ impl Server {
         let rules = tidemill_federation::pushdown::rules(PhysicalOptimizer::new().rules);
         let builder = planner::session_state_builder().with_runtime_env(spilling(&config.data_dir)?);
         let builder = builder.with_physical_optimizer_rules(rules);
-        let base = builder.with_physical_optimizer_rule(Arc::new(planner::SortTogether)).build();
+        let builder = builder.with_physical_optimizer_rule(Arc::new(planner::SortTogether));
+        let base = builder.with_physical_optimizer_rule(Arc::new(Aside)).build();
         let reading = tables::with_catalog(&base, Arc::clone(&catalog), tables::Streams::Refused);
         let defining = tables::with_catalog(&base, Arc::clone(&catalog), tables::Streams::Planned);
         for (oid, object) in loaded.streams {

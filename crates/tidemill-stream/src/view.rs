@@ -207,4 +207,9 @@ impl View {
         let state = self.state.lock();
         (state.groups(), state.memory())
     }
+
+    /// The number that [`View::size`] gives.
+    pub fn groups(&self) -> usize {
+        self.state.lock().groups()
+    }
 }

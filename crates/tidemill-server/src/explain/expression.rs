@@ -19,6 +19,8 @@ use tidemill_sql::types::{Scalar, Type};
 
 use tidemill_sql::value::ValueEncoder;
 
+use crate::query::aside::Interruptible;
+
 type Expr = Arc<dyn PhysicalExpr>;
 
 /// Operators and calls are in parentheses, as PostgreSQL deparses them.
@@ -38,6 +40,9 @@ pub fn text(expr: &Expr) -> String {
     }
     if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() {
         return function(call);
+    }
+    if let Some(condition) = expr.downcast_ref::<Interruptible>() {
+        return text(condition.expr());
     }
     if let Some(not) = expr.downcast_ref::<NotExpr>() {
         return format!("(NOT {})", text(not.arg()));

@@ -9,7 +9,9 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::Statistics;
 use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -20,6 +22,7 @@ use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExp
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
+use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::StreamExt;
@@ -168,6 +171,14 @@ impl ExecutionPlan for StateExec {
             Some(snapshot) => self.read(&snapshot, partition),
             None => Err(without_snapshot()),
         }
+    }
+
+    /// So that joins keep the smaller side in memory.
+    fn statistics_from_inputs(&self, _: &[Arc<Statistics>], _: &StatisticsArgs) -> Result<Arc<Statistics>> {
+        let groups = self.view.as_ref().map(|view| view.groups());
+        let wanted = self.filter.as_ref().and_then(|filter| filter.keys()).unwrap_or(usize::MAX);
+        let num_rows = groups.map_or(Precision::Absent, |groups| Precision::Inexact(groups.min(wanted)));
+        Ok(Arc::new(Statistics { num_rows, ..Statistics::new_unknown(&self.schema()) }))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

@@ -103,6 +103,53 @@ async fn a_statement_ends_when_it_is_canceled_or_takes_too_long() {
     assert_eq!(rows(&client, "SELECT 1").await, [["1"]], "the session goes on");
 }
 
+/// What finds no rows for long, and what has more of them than anybody reads.
+const LONG: [&str; 6] = [
+    "SELECT count(*) FROM big a JOIN big b ON a.s < b.s AND a.id + b.id < 0",
+    "SELECT count(*) FROM big a, big b WHERE a.id + b.id = 0",
+    "SELECT count(*) FROM big a, big b, big c",
+    "SELECT count(*) FROM big a JOIN big b ON a.id % 2 = b.id % 2 JOIN big c ON c.id % 2 = b.id % 2",
+    "SELECT count(*) FROM big a JOIN big b ON a.id % 2 = b.id % 2 AND a.s || b.s = ''",
+    "SELECT count(*) FROM big WHERE id > ALL (SELECT a.id FROM big a, big b WHERE a.id + b.id < 0)",
+];
+
+#[tokio::test]
+async fn what_computes_for_long_ends_and_serves_others_meanwhile() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path());
+    let client = server.connect().await;
+    client
+        .batch_execute(
+            "CREATE TABLE big (id int, s text);
+             INSERT INTO big SELECT x, 's' || x FROM generate_series(1, 20000) AS x;
+             SET statement_timeout = '100ms'",
+        )
+        .await
+        .unwrap();
+    let late = ("57014".to_string(), "canceling statement due to statement timeout".to_string());
+    for query in LONG.into_iter().chain(["SELECT a.s FROM big a, big b WHERE b.id < 100 ORDER BY a.s || b.s"])
+    {
+        assert_eq!(failure(&client, query).await, late, "{query}");
+    }
+    client.batch_execute("SET statement_timeout = 0").await.unwrap();
+    let mut running = vec![];
+    for query in LONG {
+        let busy = server.connect().await;
+        let token = busy.cancel_token();
+        running.push((token, tokio::spawn(async move { failure(&busy, query).await })));
+    }
+    let active = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '% FROM big %'
+                  AND pid <> pg_backend_pid()";
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while rows(&client, active).await != [[LONG.len().to_string()]] {
+        assert!(std::time::Instant::now() < deadline, "they do not run at the same time");
+    }
+    for (token, ended) in running {
+        token.cancel_query(tokio_postgres::NoTls).await.unwrap();
+        assert_eq!(ended.await.unwrap().1, "canceling statement due to user request");
+    }
+}
+
 #[tokio::test]
 async fn idle_sessions_are_ended() {
     let dir = tempfile::tempdir().unwrap();
