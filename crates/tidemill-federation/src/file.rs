@@ -106,10 +106,11 @@ pub fn check(place: Place, options: &Options) -> Result<()> {
     if place != Place::Table {
         return Ok(());
     }
-    if options.get("filename").is_none() {
+    let Some(name) = options.get("filename") else {
         let message = "either filename or program is required for file_fdw foreign tables";
         return Err(SqlError::new(SqlState::FDW_DYNAMIC_PARAMETER_VALUE_NEEDED, message));
-    }
+    };
+    place::local(name)?;
     match format(options) {
         Format::Copy => copy::options(options, &[]).map(drop),
         Format::Json | Format::Parquet => json::check(options),
@@ -117,11 +118,16 @@ pub fn check(place: Place, options: &Options) -> Result<()> {
 }
 
 pub fn check_parquet(place: Place, options: &Options) -> Result<()> {
-    if place == Place::Table && options.get("filename").is_none() {
-        let message = "parquet_fdw: filename is required";
-        return Err(SqlError::new(SqlState::FDW_DYNAMIC_PARAMETER_VALUE_NEEDED, message));
+    if place != Place::Table {
+        return Ok(());
     }
-    Ok(())
+    match options.get("filename") {
+        Some(name) => place::local(name),
+        None => {
+            let message = "parquet_fdw: filename is required";
+            Err(SqlError::new(SqlState::FDW_DYNAMIC_PARAMETER_VALUE_NEEDED, message))
+        }
+    }
 }
 
 fn format(options: &Options) -> Format {

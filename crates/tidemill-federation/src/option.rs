@@ -48,6 +48,11 @@ impl Options {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
+    /// Names and values for a catalog, secrets without theirs.
+    pub fn listed(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
+        self.iter().map(|(name, value)| (name, (!SECRETS.contains(&name)).then_some(value)))
+    }
+
     /// As `name=value` for a catalog, secrets hidden.
     pub fn shown(&self) -> Vec<String> {
         let shown = |(name, value): (&str, &str)| {

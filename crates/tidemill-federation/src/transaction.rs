@@ -59,7 +59,7 @@ impl Transactions {
         let new = Arc::new(Transaction {
             node: node.to_string(),
             connector: Arc::clone(connector),
-            course: AsyncMutex::new(Course { writer, rows: 0, savepoints: 0, is_busy: false }),
+            course: AsyncMutex::new(Course { writer, rows: 0, savepoints: vec![], is_busy: false }),
             due: Mutex::new(due),
             is_committed: AtomicBool::new(false),
         });
@@ -118,7 +118,8 @@ async fn half_committed(all: &[Arc<Transaction>], failed: usize, error: SqlError
         let rows = transaction.course.lock().await.rows;
         if rows > 0 {
             let side = if place < failed { &mut done } else { &mut undone };
-            side.push(format!("{} ({rows} rows)", transaction.node));
+            let noun = if rows == 1 { "row" } else { "rows" };
+            side.push(format!("{} ({rows} {noun})", transaction.node));
         }
     }
     if done.is_empty() && undone.len() <= 1 {
@@ -142,10 +143,10 @@ pub struct Transaction {
 
 struct Course {
     writer: Box<dyn Writer>,
-    /// Added and changed so far.
+    /// Added and changed so far, without what was undone.
     rows: u64,
-    /// That were made there.
-    savepoints: usize,
+    /// How many those were at each savepoint that was made there.
+    savepoints: Vec<u64>,
     /// Something was begun; if it did not come to its end, nobody knows where the connection is.
     is_busy: bool,
 }
@@ -260,17 +261,21 @@ fn batches(answer: Answer, schema: &SchemaRef) -> Vec<datafusion::error::Result<
 
 impl Course {
     async fn catch_up(&mut self, due: Due) -> Result<()> {
-        if let Some(savepoint) = due.undone_to.filter(|savepoint| *savepoint <= self.savepoints) {
+        if let Some(savepoint) = due.undone_to
+            && let Some(rows) = savepoint.checked_sub(1).and_then(|last| self.savepoints.get(last))
+        {
+            let rows = *rows;
             self.command("ROLLBACK TO SAVEPOINT", savepoint).await?;
-            self.savepoints = savepoint;
+            self.rows = rows;
+            self.savepoints.truncate(savepoint);
         }
-        if due.kept < self.savepoints {
+        if due.kept < self.savepoints.len() {
             self.command("RELEASE SAVEPOINT", due.kept + 1).await?;
-            self.savepoints = due.kept;
+            self.savepoints.truncate(due.kept);
         }
-        while self.savepoints < due.wanted {
-            self.command("SAVEPOINT", self.savepoints + 1).await?;
-            self.savepoints += 1;
+        while self.savepoints.len() < due.wanted {
+            self.command("SAVEPOINT", self.savepoints.len() + 1).await?;
+            self.savepoints.push(self.rows);
         }
         Ok(())
     }

@@ -21,6 +21,7 @@ pub fn of(definition: &TableDefinition) -> PathBuf {
 /// The files, in the order of their names.
 pub fn files(definition: &TableDefinition, format: Format) -> Result<Vec<PathBuf>> {
     let place = of(definition);
+    local(&place.to_string_lossy())?;
     if place.is_dir() {
         let endings: &[&str] = match format {
             Format::Copy => &[".csv", ".txt", ".tsv", ".bin"],
@@ -36,6 +37,17 @@ pub fn files(definition: &TableDefinition, format: Format) -> Result<Vec<PathBuf
             found(&place, folder, |name| matches(pattern.as_bytes(), name.as_bytes()))
         }
         _ => Ok(vec![place]),
+    }
+}
+
+/// Refuses what is no file of this machine: `s3://bucket/file`.
+pub fn local(name: &str) -> Result<()> {
+    match name.split_once("://") {
+        Some((scheme, _)) if !scheme.is_empty() && scheme.bytes().all(|b| b.is_ascii_alphanumeric()) => {
+            Err(SqlError::unsupported(format!("files of \"{scheme}://\" are not supported"))
+                .with_hint("\"filename\" is a local file, a folder, or a pattern of files."))
+        }
+        _ => Ok(()),
     }
 }
 

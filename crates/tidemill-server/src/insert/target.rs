@@ -121,12 +121,18 @@ impl Target {
         columns: &[Option<Place>],
     ) -> Result<Cow<'a, ast::Query>> {
         let SetExpr::Values(values) = source.body.as_ref() else { return Ok(source) };
-        if !values.rows.iter().flat_map(|row| &row.content).any(|e| is_default(e) || is_parameter(e)) {
+        let is_without_values = matches!(&values.rows[..], [row] if row.content.is_empty());
+        if !is_without_values
+            && !values.rows.iter().flat_map(|row| &row.content).any(|e| is_default(e) || is_parameter(e))
+        {
             return Ok(source);
         }
         let mut query = source.into_owned();
         if let SetExpr::Values(values) = query.body.as_mut() {
             for row in &mut values.rows {
+                if is_without_values {
+                    row.content = vec![ast::Expr::Identifier(ast::Ident::new("default")); columns.len()];
+                }
                 for (i, expr) in row.content.iter_mut().enumerate() {
                     self.type_value(expr, columns.get(i).copied().flatten())?;
                 }

@@ -159,7 +159,7 @@ impl<'a> Change<'a> {
                 tables.first().map_or(Span::empty(), Spanned::span)
             }
         });
-        refuse("UPDATE … FROM", from, "Use a subquery in SET and in WHERE.")?;
+        refuse("UPDATE … FROM", from, "Of a table, use a subquery in SET and in WHERE.")?;
         Ok(Change {
             verb: "UPDATE",
             relation: &update.table,
@@ -171,7 +171,7 @@ impl<'a> Change<'a> {
 
     fn of_delete(delete: &'a ast::Delete) -> Result<Self> {
         let using = delete.using.as_ref().map(|using| using.first().map_or(Span::empty(), Spanned::span));
-        refuse("DELETE … USING", using, "Use a subquery in WHERE.")?;
+        refuse("DELETE … USING", using, "Of a table, use a subquery in WHERE.")?;
         let (ast::FromTable::WithFromKeyword(from) | ast::FromTable::WithoutKeyword(from)) = &delete.from;
         let [relation] = from.as_slice() else {
             return Err(SqlError::syntax("DELETE is of one table").with_position(1));

@@ -51,7 +51,7 @@ impl<'a> Returned<'a> {
 
     fn query(&self) -> Result<ast::Statement> {
         let name = quote_ident(&self.table.object.name);
-        let mut query = parse::parse_query(&format!("SELECT 1 FROM \"{ROWS}\" AS {name}"))?;
+        let mut query = parse::parse_query(&format!("SELECT 1 FROM public.\"{ROWS}\" AS {name}"))?;
         if let ast::SetExpr::Select(select) = query.body.as_mut() {
             select.projection = self.items.to_vec();
             for from in &mut select.from {

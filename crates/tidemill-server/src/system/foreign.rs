@@ -8,7 +8,7 @@ use tidemill_sql::{Result, SqlError};
 use super::namespace::OWNER_OID;
 use super::role::ROLES;
 use super::{Fillers, PG_CATALOG, Rows, Snapshot};
-use crate::catalog::Relation;
+use crate::catalog::{ForeignTable, Relation};
 
 pub(super) const FILLERS: Fillers = &[
     (PG_CATALOG, "pg_foreign_data_wrapper", wrappers),
@@ -37,6 +37,13 @@ pub fn all_wrappers() -> impl Iterator<Item = (u32, &'static str)> {
 pub fn all_servers(snapshot: &Snapshot) -> Vec<(String, String)> {
     let own = snapshot.servers.iter().map(|s| (s.object.name.clone(), s.object.wrapper.clone()));
     std::iter::once((SERVER.to_string(), WRAPPER.to_string())).chain(own).collect()
+}
+
+pub fn table_of(relation: &Relation) -> Option<&ForeignTable> {
+    match relation {
+        Relation::Foreign(table) => Some(table),
+        _ => None,
+    }
 }
 
 /// The name of a foreign table's server.

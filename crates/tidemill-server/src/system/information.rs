@@ -9,6 +9,7 @@ use super::foreign;
 use super::namespace::NAMESPACES;
 use super::role::ROLES;
 use super::{Fillers, INFORMATION_SCHEMA, PG_CATALOG, Rows, Snapshot};
+use crate::catalog::UserMappingObject;
 use crate::tables::{DATABASE, SCHEMA};
 
 pub(super) const FILLERS: Fillers = &[
@@ -24,6 +25,11 @@ pub(super) const FILLERS: Fillers = &[
     (INFORMATION_SCHEMA, "foreign_tables", foreign_tables),
     (INFORMATION_SCHEMA, "foreign_servers", foreign_servers),
     (INFORMATION_SCHEMA, "foreign_data_wrappers", foreign_data_wrappers),
+    (INFORMATION_SCHEMA, "foreign_server_options", foreign_server_options),
+    (INFORMATION_SCHEMA, "foreign_table_options", foreign_table_options),
+    (INFORMATION_SCHEMA, "column_options", column_options),
+    (INFORMATION_SCHEMA, "user_mappings", user_mappings),
+    (INFORMATION_SCHEMA, "user_mapping_options", user_mapping_options),
 ];
 
 fn catalog_name(_: &Snapshot, rows: &mut Rows) -> Result<()> {
@@ -248,6 +254,88 @@ fn foreign_data_wrappers(_: &Snapshot, rows: &mut Rows) -> Result<()> {
         ])?;
     }
     Ok(())
+}
+
+fn foreign_server_options(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
+    for server in &snapshot.servers {
+        for (name, value) in server.object.options.listed() {
+            rows.add([
+                ("foreign_server_catalog", DATABASE.into()),
+                ("foreign_server_name", server.object.name.as_str().into()),
+                ("option_name", name.into()),
+                ("option_value", value.into()),
+            ])?;
+        }
+    }
+    Ok(())
+}
+
+fn foreign_table_options(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
+    for table in snapshot.relations.iter().filter_map(foreign::table_of) {
+        for (name, value) in table.object.options.listed() {
+            rows.add([
+                ("foreign_table_catalog", DATABASE.into()),
+                ("foreign_table_schema", SCHEMA.into()),
+                ("foreign_table_name", table.object.name.as_str().into()),
+                ("option_name", name.into()),
+                ("option_value", value.into()),
+            ])?;
+        }
+    }
+    Ok(())
+}
+
+fn column_options(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
+    for table in snapshot.relations.iter().filter_map(foreign::table_of) {
+        for known in &table.object.columns {
+            for (name, value) in known.options.listed() {
+                rows.add([
+                    ("table_catalog", DATABASE.into()),
+                    ("table_schema", SCHEMA.into()),
+                    ("table_name", table.object.name.as_str().into()),
+                    ("column_name", known.column.name.as_str().into()),
+                    ("option_name", name.into()),
+                    ("option_value", value.into()),
+                ])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn user_mappings(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
+    for server in &snapshot.servers {
+        for (_, mapping) in &server.mappings {
+            rows.add([
+                ("authorization_identifier", mapped(mapping).into()),
+                ("foreign_server_catalog", DATABASE.into()),
+                ("foreign_server_name", server.object.name.as_str().into()),
+            ])?;
+        }
+    }
+    Ok(())
+}
+
+/// As PostgreSQL does for those who may not see them, with NULL for passwords.
+fn user_mapping_options(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
+    for server in &snapshot.servers {
+        for (_, mapping) in &server.mappings {
+            for (name, value) in mapping.options.listed() {
+                rows.add([
+                    ("authorization_identifier", mapped(mapping).into()),
+                    ("foreign_server_catalog", DATABASE.into()),
+                    ("foreign_server_name", server.object.name.as_str().into()),
+                    ("option_name", name.into()),
+                    ("option_value", value.into()),
+                ])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn mapped(mapping: &UserMappingObject) -> &str {
+    mapping.user.as_deref().unwrap_or("PUBLIC")
 }
 
 #[cfg(test)]

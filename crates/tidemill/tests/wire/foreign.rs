@@ -228,6 +228,25 @@ async fn what_is_wrong_is_told_with_the_name_of_the_server() {
         assert!(error.detail().unwrap().contains(detail), "{name}: {error:?}");
         assert!(!format!("{error:?}").contains("hush"));
     }
+    for (query, wanted) in [
+        (
+            "SELECT option_name, option_value FROM information_schema.user_mapping_options
+             WHERE foreign_server_name = 'no_user' ORDER BY 1",
+            vec![["password", "NULL"], ["user", "nobody"]],
+        ),
+        (
+            "SELECT foreign_server_name, option_value FROM information_schema.foreign_server_options
+             WHERE option_name = 'dbname' AND option_value = 'nope'",
+            vec![["no_db", "nope"]],
+        ),
+        (
+            "SELECT authorization_identifier, foreign_server_name FROM information_schema.user_mappings
+             WHERE foreign_server_name = 'no_db'",
+            vec![["PUBLIC", "no_db"]],
+        ),
+    ] {
+        assert_eq!(rows(client, query).await, wanted, "{query}");
+    }
     client
         .batch_execute(
             "CREATE FOREIGN TABLE no_table (id int) SERVER s;
@@ -237,6 +256,9 @@ async fn what_is_wrong_is_told_with_the_name_of_the_server() {
         )
         .await
         .unwrap();
+    let options = "SELECT foreign_table_name, option_value FROM information_schema.foreign_table_options
+                   WHERE option_name = 'schema_name' AND option_value = 'nope'";
+    assert_eq!(rows(client, options).await, [["no_schema", "nope"]]);
     for (query, state, message) in [
         (
             "SELECT * FROM no_table",

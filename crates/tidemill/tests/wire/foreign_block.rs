@@ -91,13 +91,16 @@ async fn a_node_that_refuses_to_commit_is_told() {
         .await
         .unwrap();
     client
-        .batch_execute("BEGIN; INSERT INTO t1 (id) VALUES (1); INSERT INTO t2 (id, v) VALUES (1, 5), (2, 5)")
+        .batch_execute(
+            "BEGIN; INSERT INTO t1 (id) VALUES (1); SAVEPOINT a; INSERT INTO t1 (id) VALUES (2), (3); ROLLBACK TO a;
+             SAVEPOINT b; INSERT INTO t2 (id, v) VALUES (1, 5), (2, 5); RELEASE b",
+        )
         .await
         .unwrap();
     let error = client.batch_execute("COMMIT").await.unwrap_err();
     let error = error.as_db_error().unwrap();
     assert_eq!(error.code().code(), "23505");
     let detail = error.detail().unwrap();
-    assert!(detail.ends_with("Nodes that are changed: /n1/ (1 rows); not: /n2/ (2 rows)."), "{detail}");
+    assert!(detail.ends_with("Nodes that are changed: /n1/ (1 row); not: /n2/ (2 rows)."), "{detail}");
     assert_eq!(counts(remote).await, ["1", "0", "0"]);
 }

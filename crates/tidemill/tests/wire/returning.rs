@@ -58,6 +58,46 @@ async fn what_was_written_comes_back() {
     );
 }
 
+/// As a foreign server's connection, whose search path names what is always there.
+#[tokio::test]
+async fn rows_come_back_whatever_the_search_path_is() {
+    let Some(setting) = start().await else { return };
+    let Setting { client, .. } = &setting;
+    client.batch_execute("SET search_path = pg_catalog").await.unwrap();
+    for (statement, wanted) in [
+        ("INSERT INTO public.t1 (id, label) VALUES (1, 'a') RETURNING id, label", [["1", "a"]]),
+        ("UPDATE public.t1 SET label = 'b' WHERE id = 1 RETURNING t1.id, label", [["1", "b"]]),
+        ("DELETE FROM public.t1 WHERE id = 1 RETURNING id, label", [["1", "b"]]),
+    ] {
+        assert_eq!(rows(client, statement).await, wanted, "{statement}");
+    }
+}
+
+#[tokio::test]
+async fn rows_of_defaults_are_written() {
+    let Some(setting) = start().await else { return };
+    let Setting { client, .. } = &setting;
+    client
+        .batch_execute(
+            "CREATE TABLE own (id int DEFAULT 7, label text); CREATE STREAM events (id int);
+             CREATE CONTINUOUS VIEW counted AS SELECT count(*) AS n, count(id) AS known FROM events;
+             INSERT INTO own DEFAULT VALUES; INSERT INTO own (id, label) VALUES (DEFAULT, NULL);
+             INSERT INTO events DEFAULT VALUES; INSERT INTO events VALUES (DEFAULT), (NULL);
+             INSERT INTO t1 DEFAULT VALUES",
+        )
+        .await
+        .unwrap();
+    assert_eq!(rows(client, "SELECT * FROM own").await, [["7", "NULL"], ["7", "NULL"]]);
+    assert_eq!(rows(client, "SELECT * FROM counted").await, [["3", "0"]]);
+    for (statement, wanted) in [
+        ("INSERT INTO t2 (id, label) VALUES (DEFAULT, NULL) RETURNING id, label", [["NULL", "NULL"]]),
+        ("INSERT INTO t2 DEFAULT VALUES RETURNING id, label", [["NULL", "NULL"]]),
+        ("INSERT INTO t2 (id) SELECT NULL RETURNING id, label", [["NULL", "NULL"]]),
+    ] {
+        assert_eq!(rows(client, statement).await, wanted, "{statement}");
+    }
+}
+
 #[tokio::test]
 async fn rows_that_are_there_already_are_left_out() {
     let Some(setting) = start().await else { return };

@@ -210,6 +210,16 @@ async fn what_is_wrong_is_told() {
             "either filename or program is required for file_fdw foreign tables",
         ),
         (
+            "CREATE FOREIGN TABLE x (a int) SERVER files OPTIONS (filename 's3://bucket/x.csv')",
+            "0A000",
+            "files of \"s3://\" are not supported",
+        ),
+        (
+            "CREATE FOREIGN TABLE x (a int) SERVER parquet OPTIONS (filename 'https://host/x.parquet')",
+            "0A000",
+            "files of \"https://\" are not supported",
+        ),
+        (
             "CREATE FOREIGN TABLE x (a int) SERVER files OPTIONS (filename '/x', format 'xml')",
             "22023",
             "COPY format \"xml\" not recognized",
