@@ -119,6 +119,10 @@ pub async fn run(server: Arc<Server>, socket: Box<dyn Socket>, connection: Conne
             return;
         }
     };
+    match wire.client() {
+        Ok(client) => entry.interrupt.watch(client),
+        Err(error) => tracing::warn!(%error, "a client's socket is not watched"),
+    }
     let mut settings = SessionSettings::new(Arc::clone(&server.config.settings), &opened.user);
     let started = settings.apply_startup(&opened.settings);
     let mut session = Session::new(&server, settings, opened.user, &entry, &connection);

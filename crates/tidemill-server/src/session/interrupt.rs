@@ -2,16 +2,17 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
+use std::time::Duration;
 
 use futures::task::AtomicWaker;
 use tidemill_sql::{SqlError, SqlState};
 use tokio::time::{Instant, Sleep};
 
 use super::execute::Step;
-use super::wire::Closed;
+use super::wire::{Client, Closed};
 
 /// Shared between a session and whoever may interrupt it.
 #[derive(Debug, Default)]
@@ -20,7 +21,11 @@ pub struct Interrupt {
     terminated: AtomicBool,
     shielded: AtomicBool,
     waker: AtomicWaker,
+    client: OnceLock<Client>,
 }
+
+/// How often a statement looks whether its client is still there.
+const CLIENT_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Interrupt {
     /// Ends the statement that runs; without one it does nothing.
@@ -37,6 +42,11 @@ impl Interrupt {
 
     pub fn is_terminated(&self) -> bool {
         self.terminated.load(Ordering::Acquire)
+    }
+
+    /// The client whose statements end when it goes.
+    pub(super) fn watch(&self, client: Client) {
+        let _ = self.client.set(client);
     }
 
     /// A cancel request for an earlier statement is not for the next one.
@@ -58,14 +68,22 @@ impl Interrupt {
     }
 
     async fn stopped(&self, deadline: Option<Instant>) -> Stop {
-        let mut sleep: Option<Pin<Box<Sleep>>> = deadline.map(|at| Box::pin(tokio::time::sleep_until(at)));
+        let mut check = Instant::now() + CLIENT_CHECK_INTERVAL;
+        let first = deadline.map_or(check, |at| at.min(check));
+        let mut sleep: Pin<Box<Sleep>> = Box::pin(tokio::time::sleep_until(first));
         std::future::poll_fn(|context| {
             self.waker.register(context.waker());
-            // The sleep only wakes: work that has used up the task's budget keeps it from ever being ready.
-            if let Some(sleep) = &mut sleep {
-                let _ = sleep.as_mut().poll(context);
+            let now = Instant::now();
+            let is_due = deadline.is_some_and(|at| now >= at);
+            if now >= check {
+                if self.client.get().is_some_and(Client::is_gone) && !self.shielded.load(Ordering::Acquire) {
+                    return Poll::Ready(Stop::Left);
+                }
+                check = now + CLIENT_CHECK_INTERVAL;
+                sleep.as_mut().reset(deadline.filter(|at| *at > now).map_or(check, |at| at.min(check)));
             }
-            let is_due = deadline.is_some_and(|at| Instant::now() >= at);
+            // The sleep only wakes: work that has used up the task's budget keeps it from ever being ready.
+            let _ = sleep.as_mut().poll(context);
             self.cause(is_due).map_or(Poll::Pending, Poll::Ready)
         })
         .await
@@ -83,6 +101,7 @@ impl Interrupt {
             stop = self.stopped(deadline) => match stop {
                 Stop::Canceled(message) => Ok(Err(SqlError::new(SqlState::QUERY_CANCELED, message))),
                 Stop::Terminated => Err(Closed::Terminated),
+                Stop::Left => Err(Closed::Client),
             },
         }
     }
@@ -100,6 +119,8 @@ impl Interrupt {
 enum Stop {
     Canceled(&'static str),
     Terminated,
+    /// The client has gone.
+    Left,
 }
 
 /// While it is raised nothing interrupts the session: what has been handed to the committer can't be taken back, and a

@@ -1,6 +1,8 @@
 //! One connection's bytes: a decoder in front, a buffer behind.
 
 use std::io;
+use std::net::TcpStream;
+use std::os::fd::{AsFd, OwnedFd};
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -13,8 +15,16 @@ use crate::pg::wire_error::ProtocolError;
 pub const FLUSH_BYTES: usize = 64 << 10;
 
 /// TCP and Unix sockets alike.
-pub trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Socket for T {}
+pub trait Socket: AsyncRead + AsyncWrite + Unpin + Send {
+    /// Another handle of it.
+    fn handle(&self) -> io::Result<OwnedFd>;
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send + AsFd> Socket for T {
+    fn handle(&self) -> io::Result<OwnedFd> {
+        self.as_fd().try_clone_to_owned()
+    }
+}
 
 pub struct Wire {
     socket: Box<dyn Socket>,
@@ -45,6 +55,12 @@ pub type Received = Result<Frontend, ProtocolError>;
 impl Wire {
     pub fn new(socket: Box<dyn Socket>) -> Self {
         Self { socket, decoder: Decoder::default(), out: BytesMut::with_capacity(8 << 10) }
+    }
+
+    /// Tells whether the client is there, while nothing is read of it.
+    pub fn client(&self) -> io::Result<Client> {
+        // Of any socket, as far as a look into it goes.
+        self.socket.handle().map(|handle| Client(TcpStream::from(handle)))
     }
 
     /// The next message, if it is here already.
@@ -123,5 +139,22 @@ impl Wire {
             self.flush().await?;
         }
         Ok(())
+    }
+}
+
+/// The message that says good-bye.
+const TERMINATE: [u8; 5] = [b'X', 0, 0, 0, 4];
+
+/// The other end of a connection.
+#[derive(Debug)]
+pub struct Client(TcpStream);
+
+impl Client {
+    pub fn is_gone(&self) -> bool {
+        let mut ahead = [0; TERMINATE.len() + 1];
+        match self.0.peek(&mut ahead) {
+            Ok(read) => read == 0 || ahead[..read] == TERMINATE,
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Generic plans: a prepared query that is planned once gives what it gives when it is planned anew.
 
+use tokio_postgres::types::Type;
+
 use crate::server::{Server, failure, rows};
 
 const DEFINITIONS: &str = "
@@ -134,4 +136,16 @@ async fn a_generic_plan_sees_what_a_query_sees() {
     assert_eq!(count().await, 1);
     client.batch_execute("DROP CONTINUOUS VIEW v").await.unwrap();
     assert_eq!(failure(&client, look).await.0, "42P01");
+}
+
+#[tokio::test]
+async fn a_number_of_rows_is_a_bigint() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path());
+    let client = server.connect().await;
+    let query = "SELECT x FROM generate_series(1, 9) AS x WHERE x > $1 ORDER BY x LIMIT $2 OFFSET $3";
+    let query = client.prepare(query).await.unwrap();
+    assert_eq!(query.params()[1..], [Type::INT8, Type::INT8]);
+    let found = client.query(&query, &[&3_i32, &2_i64, &1_i64]).await.unwrap();
+    assert_eq!(found.iter().map(|row| row.get(0)).collect::<Vec<i32>>(), [5, 6]);
 }

@@ -148,6 +148,19 @@ async fn what_computes_for_long_ends_and_serves_others_meanwhile() {
         token.cancel_query(tokio_postgres::NoTls).await.unwrap();
         assert_eq!(ended.await.unwrap().1, "canceling statement due to user request");
     }
+    // Nobody waits for it any more.
+    let config = format!("host=127.0.0.1 port={} user=postgres dbname=tidemill", server.port);
+    let (left, connection) = tokio_postgres::connect(&config, tokio_postgres::NoTls).await.unwrap();
+    let socket = tokio::spawn(connection);
+    let asked = tokio::spawn(async move { left.simple_query(LONG[1]).await.map(drop) });
+    while rows(&client, active).await != [["1"]] {
+        assert!(std::time::Instant::now() < deadline, "it does not run");
+    }
+    socket.abort();
+    assert!(asked.await.unwrap().is_err());
+    while rows(&client, active).await != [["0"]] {
+        assert!(std::time::Instant::now() < deadline, "it goes on without its client");
+    }
 }
 
 #[tokio::test]
