@@ -495,7 +495,7 @@ async fn a_lost_connection_is_made_anew() {
     client.batch_execute("CREATE FOREIGN TABLE slow (z bool) SERVER s").await.unwrap();
     let other = server.connect().await;
     let asked = tokio::spawn(async move { failure(&other, "SELECT * FROM slow").await });
-    let running = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tidemill' AND state = 'active' AND query LIKE '%slow%'";
+    let running = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tidemill' AND state = 'active' AND query LIKE '%COPY (%slow%'";
     wait_until(remote, running, "1").await;
     rows(remote, kill).await;
     let (code, message) = asked.await.unwrap();

@@ -148,7 +148,7 @@ async fn a_dead_node_is_an_error_or_a_warning_until_it_is_back() {
 async fn a_node_that_dies_in_mid_query_is_noticed() {
     let Some(setting) = start().await else { return };
     let Setting { remote, proxy, server, client, .. } = &setting;
-    let active = "SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE '%n3\".\"slow%' AND state = 'active' AND application_name = 'tidemill'";
+    let active = "SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE '%COPY (%n3\".\"slow%' AND state = 'active' AND application_name = 'tidemill'";
     let left =
         "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tidemill' AND state <> 'idle'";
     for fault in [Mode::Refuse, Mode::Hang, Mode::HalfOpen] {
