@@ -209,9 +209,7 @@ async fn a_cancel_that_comes_late_ends_no_other_query() {
 #[tokio::test]
 async fn a_type_that_only_that_server_has_is_an_error_however_many_rows_there_are() {
     let Some(node) = Postgres::start() else { return };
-    let config = format!("host=127.0.0.1 port={} user=postgres", node.port);
-    let (client, connection) = tokio_postgres::connect(&config, NoTls).await.unwrap();
-    tokio::spawn(connection);
+    let client = node.connect("postgres").await;
     client.batch_execute("CREATE TYPE mood AS ENUM ('good')").await.unwrap();
     let connector = connector(node.port);
     for rows in [0, 1, 10_000_000] {

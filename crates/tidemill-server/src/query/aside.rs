@@ -212,9 +212,10 @@ impl ExecutionPlan for AsideExec {
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let input = self.input.execute(partition, context)?;
         let (reader, gone) = self.readers.start();
-        let batches = futures::stream::unfold(Some((input, gone)), move |state| {
-            let _ = &reader;
-            next(state)
+        let batches = futures::stream::unfold(Some((input, gone)), move |input| {
+            // It goes with the stream, whichever thread the input is with then.
+            let _here = &reader;
+            next(input)
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
     }

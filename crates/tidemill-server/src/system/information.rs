@@ -1,5 +1,6 @@
 //! `information_schema`: relations and columns in the words of the SQL standard.
 
+use tidemill_federation::Options;
 use tidemill_sql::Result;
 use tidemill_sql::types::{Scalar, Type};
 
@@ -8,7 +9,7 @@ use super::datatype::DataType;
 use super::foreign;
 use super::namespace::NAMESPACES;
 use super::role::ROLES;
-use super::{Fillers, INFORMATION_SCHEMA, PG_CATALOG, Rows, Snapshot};
+use super::{Fillers, INFORMATION_SCHEMA, PG_CATALOG, Rows, Snapshot, Value};
 use crate::catalog::UserMappingObject;
 use crate::tables::{DATABASE, SCHEMA};
 
@@ -258,29 +259,23 @@ fn foreign_data_wrappers(_: &Snapshot, rows: &mut Rows) -> Result<()> {
 
 fn foreign_server_options(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
     for server in &snapshot.servers {
-        for (name, value) in server.object.options.listed() {
-            rows.add([
-                ("foreign_server_catalog", DATABASE.into()),
-                ("foreign_server_name", server.object.name.as_str().into()),
-                ("option_name", name.into()),
-                ("option_value", value.into()),
-            ])?;
-        }
+        let of = [
+            ("foreign_server_catalog", DATABASE.into()),
+            ("foreign_server_name", server.object.name.as_str().into()),
+        ];
+        add_options(rows, &of, &server.object.options)?;
     }
     Ok(())
 }
 
 fn foreign_table_options(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
     for table in snapshot.relations.iter().filter_map(foreign::table_of) {
-        for (name, value) in table.object.options.listed() {
-            rows.add([
-                ("foreign_table_catalog", DATABASE.into()),
-                ("foreign_table_schema", SCHEMA.into()),
-                ("foreign_table_name", table.object.name.as_str().into()),
-                ("option_name", name.into()),
-                ("option_value", value.into()),
-            ])?;
-        }
+        let of = [
+            ("foreign_table_catalog", DATABASE.into()),
+            ("foreign_table_schema", SCHEMA.into()),
+            ("foreign_table_name", table.object.name.as_str().into()),
+        ];
+        add_options(rows, &of, &table.object.options)?;
     }
     Ok(())
 }
@@ -288,16 +283,13 @@ fn foreign_table_options(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
 fn column_options(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
     for table in snapshot.relations.iter().filter_map(foreign::table_of) {
         for known in &table.object.columns {
-            for (name, value) in known.options.listed() {
-                rows.add([
-                    ("table_catalog", DATABASE.into()),
-                    ("table_schema", SCHEMA.into()),
-                    ("table_name", table.object.name.as_str().into()),
-                    ("column_name", known.column.name.as_str().into()),
-                    ("option_name", name.into()),
-                    ("option_value", value.into()),
-                ])?;
-            }
+            let of = [
+                ("table_catalog", DATABASE.into()),
+                ("table_schema", SCHEMA.into()),
+                ("table_name", table.object.name.as_str().into()),
+                ("column_name", known.column.name.as_str().into()),
+            ];
+            add_options(rows, &of, &known.options)?;
         }
     }
     Ok(())
@@ -320,16 +312,22 @@ fn user_mappings(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
 fn user_mapping_options(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
     for server in &snapshot.servers {
         for (_, mapping) in &server.mappings {
-            for (name, value) in mapping.options.listed() {
-                rows.add([
-                    ("authorization_identifier", mapped(mapping).into()),
-                    ("foreign_server_catalog", DATABASE.into()),
-                    ("foreign_server_name", server.object.name.as_str().into()),
-                    ("option_name", name.into()),
-                    ("option_value", value.into()),
-                ])?;
-            }
+            let of = [
+                ("authorization_identifier", mapped(mapping).into()),
+                ("foreign_server_catalog", DATABASE.into()),
+                ("foreign_server_name", server.object.name.as_str().into()),
+            ];
+            add_options(rows, &of, &mapping.options)?;
         }
+    }
+    Ok(())
+}
+
+/// A row for each option of what the columns `of` name.
+fn add_options(rows: &mut Rows, of: &[(&str, Value)], options: &Options) -> Result<()> {
+    for (name, value) in options.listed() {
+        let option = [("option_name", name.into()), ("option_value", value.into())];
+        rows.add_all(of.iter().cloned().chain(option))?;
     }
     Ok(())
 }

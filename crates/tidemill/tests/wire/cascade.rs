@@ -1,6 +1,6 @@
 //! A Tidemill whose nodes are Tidemills with nodes.
 
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 
 use crate::client::Client as Wire;
 use crate::postgres::Postgres;
@@ -20,9 +20,7 @@ async fn a_tidemill_is_one_behind_wrappers_of_postgresql() {
 
 async fn read_and_chosen(wrapper: &str) {
     let Some(node) = Postgres::start() else { return };
-    let config = format!("host=127.0.0.1 port={} user=postgres", node.port);
-    let (remote, connection) = tokio_postgres::connect(&config, NoTls).await.unwrap();
-    tokio::spawn(connection);
+    let remote = node.connect("postgres").await;
     let dir = tempfile::tempdir().unwrap();
     let (lower, upper) = (Server::start(&dir.path().join("lower")), Server::start(&dir.path().join("upper")));
     let (below, client) = (lower.connect().await, upper.connect().await);

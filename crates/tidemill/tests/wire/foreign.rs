@@ -28,9 +28,7 @@ const TABLE: &str =
 
 async fn start() -> Option<Setting> {
     let node = Postgres::start()?;
-    let config = format!("host=127.0.0.1 port={} user=postgres", node.port);
-    let (remote, connection) = tokio_postgres::connect(&config, NoTls).await.unwrap();
-    tokio::spawn(connection);
+    let remote = node.connect("postgres").await;
     remote.batch_execute(TABLE).await.unwrap();
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path());
@@ -508,9 +506,7 @@ async fn nodes(setting: &Setting) {
     let Setting { node, remote, client, .. } = setting;
     for (i, name) in ["n1", "n2", "n3"].into_iter().enumerate() {
         remote.batch_execute(&format!("CREATE DATABASE {name}")).await.unwrap();
-        let config = format!("host=127.0.0.1 port={} user=postgres dbname={name}", node.port);
-        let (there, connection) = tokio_postgres::connect(&config, NoTls).await.unwrap();
-        tokio::spawn(connection);
+        let there = node.connect(name).await;
         let rows = format!(
             "CREATE TABLE m (id int, name text, v float8);
              INSERT INTO m SELECT x, 'name ' || x % 4, x * {} FROM generate_series({i}, 1000, 3) AS x",
@@ -674,9 +670,7 @@ async fn a_statement_reads_one_snapshot_of_a_server() {
         .batch_execute("IMPORT FOREIGN SCHEMA public LIMIT TO (c) FROM SERVER s INTO public")
         .await
         .unwrap();
-    let config = format!("host=127.0.0.1 port={} user=postgres", node.port);
-    let (writer, connection) = tokio_postgres::connect(&config, NoTls).await.unwrap();
-    tokio::spawn(connection);
+    let writer = node.connect("postgres").await;
     let writing = tokio::spawn(async move {
         loop {
             writer.execute("UPDATE c SET x = x + 1", &[]).await.unwrap();

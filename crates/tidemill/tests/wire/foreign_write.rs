@@ -4,7 +4,7 @@ use std::io::Write;
 
 use bytes::Bytes;
 use futures::SinkExt;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 
 use crate::client::Client as Wire;
 use crate::postgres::Postgres;
@@ -23,9 +23,7 @@ pub struct Setting {
 
 pub async fn start() -> Option<Setting> {
     let node = Postgres::start()?;
-    let config = format!("host=127.0.0.1 port={} user=postgres", node.port);
-    let (remote, connection) = tokio_postgres::connect(&config, NoTls).await.unwrap();
-    tokio::spawn(connection);
+    let remote = node.connect("postgres").await;
     let proxy = Proxy::start(node.port).await;
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(&dir.path().join("data"));

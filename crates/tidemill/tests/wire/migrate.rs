@@ -1,6 +1,6 @@
 //! MIGRATE TABLE and the tables of foreign tables, as PGSpider has them.
 
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 
 use crate::client::Client as Wire;
 use crate::postgres::Postgres;
@@ -17,9 +17,7 @@ struct Setting {
 
 async fn start() -> Option<Setting> {
     let node = Postgres::start()?;
-    let config = format!("host=127.0.0.1 port={} user=postgres", node.port);
-    let (remote, connection) = tokio_postgres::connect(&config, NoTls).await.unwrap();
-    tokio::spawn(connection);
+    let remote = node.connect("postgres").await;
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(&dir.path().join("data"));
     let client = server.connect().await;

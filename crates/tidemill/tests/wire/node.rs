@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 
 use crate::client::{Answer, Client as Wire};
 use crate::postgres::Postgres;
@@ -24,9 +24,7 @@ struct Setting {
 
 async fn start() -> Option<Setting> {
     let node = Postgres::start()?;
-    let config = format!("host=127.0.0.1 port={} user=postgres", node.port);
-    let (remote, connection) = tokio_postgres::connect(&config, NoTls).await.unwrap();
-    tokio::spawn(connection);
+    let remote = node.connect("postgres").await;
     let proxy = Proxy::start(node.port).await;
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("tidemill.toml");

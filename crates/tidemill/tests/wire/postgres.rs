@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use tokio_postgres::{Client, NoTls};
+
 pub struct Postgres {
     process: Child,
     pub port: u16,
@@ -56,6 +58,13 @@ impl Postgres {
             assert!(Instant::now() < deadline, "PostgreSQL did not start in {START_MAX:?}");
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    pub async fn connect(&self, database: &str) -> Client {
+        let config = format!("host=127.0.0.1 port={} user=postgres dbname={database}", self.port);
+        let (client, connection) = tokio_postgres::connect(&config, NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client
     }
 }
 

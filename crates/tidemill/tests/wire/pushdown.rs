@@ -1,7 +1,7 @@
 //! What is left to servers beyond columns and conditions: the rows are those of one database, and it is asked for no more
 //! than it has to be.
 
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 
 use crate::postgres::Postgres;
 use crate::server::{Server, rows};
@@ -20,9 +20,7 @@ const HIST: &str = "eid text, site int, at timestamp, v float8, n int, cost nume
 
 async fn start() -> Option<Setting> {
     let node = Postgres::start()?;
-    let config = format!("host=127.0.0.1 port={} user=postgres", node.port);
-    let (remote, connection) = tokio_postgres::connect(&config, NoTls).await.unwrap();
-    tokio::spawn(connection);
+    let remote = node.connect("postgres").await;
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path());
     let client = server.connect().await;

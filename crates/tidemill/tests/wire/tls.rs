@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 
 use crate::postgres::Postgres;
 use crate::server::{Server, failure, rows};
@@ -45,9 +45,7 @@ async fn connections_are_encrypted_as_sslmode_says() {
         println!("skipped: no certificates could be made (install openssl)");
         return;
     }
-    let config = format!("host=127.0.0.1 port={} user=postgres", node.port);
-    let (remote, connection) = tokio_postgres::connect(&config, NoTls).await.unwrap();
-    tokio::spawn(connection);
+    let remote = node.connect("postgres").await;
     let view = "CREATE VIEW encrypted AS SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
     remote.batch_execute(view).await.unwrap();
     let server = Server::start(&dir.path().join("data"));

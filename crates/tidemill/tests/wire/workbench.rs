@@ -3,8 +3,6 @@
 use std::path::Path;
 use std::process::Command;
 
-use tokio_postgres::NoTls;
-
 use crate::postgres::Postgres;
 use crate::server::Server;
 
@@ -22,9 +20,7 @@ fn bench(folder: &Path, arguments: &[&str]) -> String {
 #[tokio::test]
 async fn all_queries_of_the_federation_suite_are_answered_right() {
     let Some(postgres) = Postgres::start() else { return };
-    let config = format!("host=127.0.0.1 port={} user=postgres", postgres.port);
-    let (client, connection) = tokio_postgres::connect(&config, NoTls).await.unwrap();
-    tokio::spawn(connection);
+    let client = postgres.connect("postgres").await;
     let mut nodes = Vec::new();
     for node in 1..=4 {
         client.batch_execute(&format!("CREATE DATABASE node{node}")).await.unwrap();

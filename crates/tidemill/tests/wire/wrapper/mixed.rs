@@ -14,9 +14,7 @@ async fn nodes_of_several_kinds_are_read_as_one() {
     let rows = rows(300, 7);
     let (of_postgres, rest) = rows.split_at(100);
     let (of_sqlite, of_file) = rest.split_at(100);
-    let config = format!("host=127.0.0.1 port={} user=postgres", node.port);
-    let (there, connection) = tokio_postgres::connect(&config, tokio_postgres::NoTls).await.unwrap();
-    tokio::spawn(connection);
+    let there = node.connect("postgres").await;
     there
         .batch_execute(&format!("CREATE TABLE f ({COLUMNS}); {}", inserts("f", of_postgres, false)))
         .await
@@ -75,9 +73,7 @@ async fn projected(node: &Postgres) -> Ours {
         let rows: Vec<_> = ids.map(|id| format!("({})", mixed(id, "'"))).collect();
         rows.join(", ")
     };
-    let config = format!("host=127.0.0.1 port={} user=postgres", node.port);
-    let (there, connection) = tokio_postgres::connect(&config, tokio_postgres::NoTls).await.unwrap();
-    tokio::spawn(connection);
+    let there = node.connect("postgres").await;
     let create =
         |name: &str, ids| format!("CREATE TABLE {name} ({MIXED}); INSERT INTO {name} VALUES {}", values(ids));
     let two = format!("{}; {}", create("t1", 0..60), create("t2", 60..120));
