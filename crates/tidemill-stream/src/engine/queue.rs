@@ -18,14 +18,21 @@ const GROUP_WRITES_MAX: usize = 4096;
 const INLINE_BYTES_MAX: usize = 512 << 10;
 /// A group of so many writes is not worth waiting for more: its sync costs each of them little.
 const GROUP_WRITES_WANTED: usize = 8;
+/// So many sessions that write much keep two processors busy while the disk syncs a part of them, and are not to wait
+/// for each other.
+const OVERLAP_WRITERS: usize = 4;
+/// What a write has at least that is not cheap by itself: a few hundred events, by whose number a sync is divided.
+const OVERLAP_WRITE_BYTES: usize = 8 << 10;
 
 /// The writes that wait, and the group that the folder has ready for the committer.
 ///
 /// A small group is folded and committed by the session of one of its writers, the *leader*: waking another thread costs
 /// more than all of that. It passes the lead on to a session whose write came meanwhile. Where there is no session to
-/// lead, or more to do than a group, the committer's thread does it. A large group is folded by the folder, while the
-/// committer syncs the one before it. Groups are taken in order: nobody takes writes while an earlier group is being
-/// folded or committed by a leader, or waits for the committer.
+/// lead, or more to do than a group, the committer's thread does it. So it does while several sessions write some hundred
+/// events each: it syncs what half of them wrote while the other half prepare theirs on all processors, which is worth
+/// the thread that is woken. A large group is folded by the folder, while the committer syncs the one before it. Groups
+/// are taken in order: nobody takes writes while an earlier group is being folded or committed by a leader, or waits for
+/// the committer.
 #[derive(Default)]
 pub(super) struct Queue {
     state: Mutex<QueueState>,
@@ -49,9 +56,9 @@ struct QueueState {
     /// The committer is to look around.
     called: bool,
     closed: bool,
-    /// Writes of the last group that was led.
-    led_writes: usize,
-    /// … and of those that came while it was committed: so many sessions write at the moment, about.
+    /// Writes of the group that is being committed.
+    taken: usize,
+    /// … of the last one, and of those that came meanwhile: so many sessions write at the moment, about.
     writers: usize,
 }
 
@@ -92,11 +99,24 @@ impl QueueState {
         self.is_free() && self.bytes <= INLINE_BYTES_MAX
     }
 
+    /// Whether the sessions go on while the committer's thread syncs what some of them wrote.
+    fn is_for_overlap(&self) -> bool {
+        self.writers >= OVERLAP_WRITERS && self.bytes >= self.writes.len() * OVERLAP_WRITE_BYTES
+    }
+
     fn take(&mut self) -> Vec<Write> {
         let rest = self.writes.split_off(group_end(&self.writes));
         let writes = mem::replace(&mut self.writes, rest);
         self.bytes = self.writes.iter().map(|w| w.bytes).sum();
+        self.taken = writes.len();
         writes
+    }
+
+    /// The group that was taken is committed.
+    fn count_writers(&mut self) {
+        if self.taken > 0 {
+            self.writers = mem::take(&mut self.taken) + self.writes.len();
+        }
     }
 }
 
@@ -118,6 +138,7 @@ impl Queue {
         if for_committer
             && !was_for_committer
             && !state.busy
+            && !state.is_for_overlap()
             && let Some(shared) = may_lead
         {
             state.led = true;
@@ -138,9 +159,7 @@ impl Queue {
         if state.writes.is_empty() || state.bytes > INLINE_BYTES_MAX {
             return None;
         }
-        let writes = state.take();
-        state.led_writes = writes.len();
-        Some(writes)
+        Some(state.take())
     }
 
     /// Whether the group is small and lacks the writes of sessions that wrote a moment ago.
@@ -152,9 +171,10 @@ impl Queue {
     /// Gives the lead to a session whose write waits, if that is all that is to be done.
     pub(super) fn pass_on(&self, lead: Lead) {
         let mut state = self.state.lock();
-        state.writers = state.led_writes + state.writes.len();
+        state.count_writers();
         let mut lead = Some(lead);
-        if !state.closed && !state.called && state.bytes <= INLINE_BYTES_MAX {
+        let is_for_session = state.bytes <= INLINE_BYTES_MAX && !state.is_for_overlap();
+        if !state.closed && !state.called && is_for_session {
             for write in &mut state.writes {
                 let Some(waiting) = write.answer.take() else { continue };
                 let (answer, done) = oneshot::channel();
@@ -236,6 +256,9 @@ impl Queue {
     pub(super) fn next(&self, patience: Duration, delay: Duration) -> Next {
         let mut state = self.state.lock();
         state.busy = false;
+        if !state.led {
+            state.count_writers();
+        }
         let next = self.wait(&mut state, patience, delay);
         state.busy = true;
         next
@@ -288,4 +311,49 @@ fn group_end(writes: &[Write]) -> usize {
         return 1;
     }
     writes.iter().position(truncates).unwrap_or(writes.len()).min(GROUP_WRITES_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::engine::Level;
+
+    fn write(bytes: usize) -> Write {
+        let room = Arc::new(Semaphore::new(1)).try_acquire_owned().expect("the only permit");
+        Write { parts: Vec::new(), bytes, level: Level::SyncCommit, running: None, answer: None, _room: room }
+    }
+
+    /// After a group of `taken` writes, while the writes of so many `bytes` wait.
+    fn is_for_overlap(taken: usize, bytes: &[usize]) -> bool {
+        let mut state = QueueState { taken, ..QueueState::default() };
+        state.writes = bytes.iter().map(|bytes| write(*bytes)).collect();
+        state.bytes = bytes.iter().sum();
+        state.count_writers();
+        state.is_for_overlap()
+    }
+
+    #[test]
+    fn sessions_that_write_much_do_not_wait_for_each_other() {
+        const LARGE: usize = OVERLAP_WRITE_BYTES;
+        assert!(is_for_overlap(2, &[LARGE, LARGE]));
+        assert!(is_for_overlap(3, &[2 * LARGE]), "one that waits, three that have been answered");
+        assert!(!is_for_overlap(1, &[LARGE, LARGE]), "too few to keep the processors busy");
+        assert!(!is_for_overlap(10, &[500, 500]), "a sync for each few rows is dear");
+        assert!(!is_for_overlap(1, &[]));
+    }
+
+    #[test]
+    fn the_writers_are_counted_when_a_group_was_committed() {
+        let mut state = QueueState::default();
+        state.writes.extend([write(1), write(1)]);
+        assert_eq!(state.take().len(), 2);
+        state.writes.push(write(1));
+        state.count_writers();
+        assert_eq!(state.writers, 3);
+        // Nothing was committed since.
+        state.count_writers();
+        assert_eq!(state.writers, 3);
+    }
 }
