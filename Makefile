@@ -37,8 +37,10 @@ fuzz: ## throw made-up bytes at every decoder; TARGET=sql for one of them, SECON
 		cargo fuzz run --sanitizer none $$target -- -max_total_time=$(or $(SECONDS),180) -timeout=10 -rss_limit_mb=4096; \
 	done
 
-check: ## formatting and lints
+check: ## formatting and lints, and whether the fuzz targets still build
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked
+	cp Cargo.lock fuzz/Cargo.lock
+	cargo check --manifest-path fuzz/Cargo.toml
 
 .PHONY: help demo test bench fold instructions crash fuzz check

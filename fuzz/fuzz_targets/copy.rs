@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tidemill_server::copy::{CopyColumn, CopyDecoder, CopyFormat, TextOptions};
+use tidemill_sql::copy::{CopyColumn, CopyDecoder, CopyFormat, TextOptions};
 use tidemill_sql::text::{Context, TimeZone};
 use tidemill_sql::types::{Scalar, Type};
 

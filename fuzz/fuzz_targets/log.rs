@@ -26,7 +26,7 @@ static PLAN: LazyLock<Arc<ViewPlan>> = LazyLock::new(|| {
     let compile = async {
         let sql = "SELECT k, count(*), sum(x), min(k) FROM s GROUP BY k";
         let plan = context.state().create_logical_plan(sql).await.expect("the query is right");
-        view::compile(&context.state(), &plan).await.expect("the query can be a view")
+        view::compile(&context.state(), &plan, None).await.expect("the query can be a view")
     };
     Arc::new(futures::executor::block_on(compile))
 });

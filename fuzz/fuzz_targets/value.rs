@@ -3,7 +3,7 @@
 
 use arrow::array::ArrayRef;
 use libfuzzer_sys::fuzz_target;
-use tidemill_server::value::{ColumnBuilder, ValueEncoder};
+use tidemill_sql::value::{ColumnBuilder, ValueEncoder};
 use tidemill_sql::text::{Context, TimeZone};
 use tidemill_sql::types::{Scalar, Type};
 

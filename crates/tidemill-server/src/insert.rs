@@ -1,5 +1,6 @@
 //! INSERT without a planner: rows of literals and parameters, or series, straight into event batches.
 
+mod assign;
 mod fill;
 mod foreign;
 mod target;
@@ -7,14 +8,16 @@ mod target;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array};
-use tidemill_sql::insert::{InsertRows, InsertShape, SeriesColumn, Value};
+use tidemill_sql::insert::{InsertRows, InsertShape, Placed, SeriesColumn, Value};
 use tidemill_sql::text::Context;
 use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError, SqlState};
 
 use crate::server::Server;
+use assign::{Spot, as_written, own_type};
 use tidemill_sql::value::ColumnBuilder;
 
+pub use assign::{Assign, check_assignable, is_readable, position_of_item};
 pub use fill::{Computed, Fill};
 pub use foreign::{ForeignTarget, rows_of};
 pub use target::{Place, Target};
@@ -44,6 +47,7 @@ impl InsertPlan {
         let target = Target::find(&server.catalog, &shape.name)?;
         let mut columns = target.columns(&shape.columns)?;
         check_widths(&shape, columns.len())?;
+        check_types(&target, &shape.rows, &columns)?;
         let parameters = parameter_types(&shape.rows, &columns)?;
         if !place_defaults(&target, &mut shape.rows, &mut columns) {
             return Ok(None);
@@ -70,7 +74,7 @@ impl InsertPlan {
 
     fn values(
         &self,
-        rows: &[Vec<Value>],
+        rows: &[Vec<Placed>],
         parameters: &[Parameter<'_>],
         context: &Context,
         arrays: &mut [Option<ArrayRef>],
@@ -78,8 +82,12 @@ impl InsertPlan {
         for (i, column) in self.columns.iter().enumerate() {
             let Some((place, ty)) = *column else { continue };
             let mut builder = ColumnBuilder::new(ty, context, rows.len());
-            for row in rows {
-                append(&mut builder, row.get(i).unwrap_or(&Value::Default), parameters, context)?;
+            for (number, row) in rows.iter().enumerate() {
+                match row.get(i) {
+                    Some(placed) => append(&mut builder, &placed.value, parameters, context)
+                        .map_err(|error| self.locate(error, number, place, placed, parameters))?,
+                    None => builder.append_null(),
+                }
             }
             arrays[place] = Some(builder.into_array());
         }
@@ -117,12 +125,36 @@ impl InsertPlan {
             arrays[place] = Some(match source {
                 SeriesColumn::Series { start, step, .. } => {
                     let count = length(source) as usize;
-                    numbers(*start, *step, count, rows, ty, context)?
+                    numbers(*start, *step, count, rows, ty, context).map_err(|(number, error)| {
+                        let text = (start + step * number as i64).to_string();
+                        self.spot(number, place).locate(error, Some(&text))
+                    })?
                 }
-                SeriesColumn::Value(value) => constant(value, rows, ty, parameters, context)?,
+                SeriesColumn::Value(placed) => constant(&placed.value, rows, ty, parameters, context)
+                    .map_err(|error| self.locate(error, 0, place, placed, parameters))?,
             });
         }
         Ok(rows)
+    }
+
+    fn spot(&self, number: usize, place: usize) -> Spot<'_> {
+        let relation = &self.target.stream().object.name;
+        Spot { relation, row: number + 1, column: self.target.column_name(place) }
+    }
+
+    /// Tells where the value is that could not be taken: of which row and column, and in the text, as PostgreSQL does.
+    fn locate(
+        &self,
+        mut error: SqlError,
+        number: usize,
+        place: usize,
+        placed: &Placed,
+        parameters: &[Parameter<'_>],
+    ) -> SqlError {
+        if matches!(placed.value, Value::String(_) | Value::Cast(..)) {
+            error.position = Some(placed.position);
+        }
+        self.spot(number, place).locate(error, as_written(&placed.value, parameters))
     }
 }
 
@@ -143,18 +175,41 @@ fn check_widths(shape: &InsertShape, width: usize) -> Result<()> {
     Ok(())
 }
 
+/// Refuses values that have a type of their own and no cast to their column's.
+fn check_types(target: &Target, rows: &InsertRows, columns: &[Option<Place>]) -> Result<()> {
+    let check = |i: usize, from: Type, position: Option<usize>| match columns.get(i).copied().flatten() {
+        Some((place, to)) => check_assignable(target.column_name(place), to, from, position),
+        None => Ok(()),
+    };
+    let check_value = |i: usize, placed: &Placed| match own_type(&placed.value) {
+        Some(from) => check(i, from, Some(placed.position)),
+        None => Ok(()),
+    };
+    match rows {
+        InsertRows::Values(rows) => rows
+            .iter()
+            .flat_map(|row| row.iter().enumerate())
+            .try_for_each(|(i, placed)| check_value(i, placed)),
+        InsertRows::Series(series) => series.iter().enumerate().try_for_each(|(i, column)| match column {
+            SeriesColumn::Series { .. } => check(i, Type::new(Scalar::Int4), None),
+            SeriesColumn::Value(placed) => check_value(i, placed),
+        }),
+    }
+}
+
 /// Puts the defaults of a table into the rows that ask for them, or leaves a column out that has its default in all.
 /// False if a default has to be computed for some of the rows.
 fn place_defaults(target: &Target, rows: &mut InsertRows, columns: &mut [Option<Place>]) -> bool {
     let (Some(table), InsertRows::Values(rows)) = (target.table(), rows) else { return true };
     for (i, column) in columns.iter_mut().enumerate() {
         let Some(default) = column.and_then(|(place, _)| table.default(place - 1)) else { continue };
-        let is_default = |row: &Vec<Value>| row.get(i).is_none_or(|value| *value == Value::Default);
+        let is_default = |row: &Vec<Placed>| row.get(i).is_none_or(|placed| placed.value == Value::Default);
         if rows.iter().all(is_default) {
             *column = None;
             continue;
         }
-        for value in rows.iter_mut().filter_map(|row| row.get_mut(i)).filter(|v| **v == Value::Default) {
+        let values = rows.iter_mut().filter_map(|row| Some(&mut row.get_mut(i)?.value));
+        for value in values.filter(|value| **value == Value::Default) {
             let Some(constant) = &default.constant else { return false };
             value.clone_from(constant);
         }
@@ -162,7 +217,8 @@ fn place_defaults(target: &Target, rows: &mut InsertRows, columns: &mut [Option<
     true
 }
 
-/// `count` numbers, then NULL up to `rows`, as PostgreSQL runs series of different lengths.
+/// `count` numbers, then NULL up to `rows`, as PostgreSQL runs series of different lengths. The error comes with the number
+/// of the row, from 0.
 fn numbers(
     start: i64,
     step: i64,
@@ -170,7 +226,7 @@ fn numbers(
     rows: usize,
     ty: Type,
     context: &Context,
-) -> Result<ArrayRef> {
+) -> Result<ArrayRef, (usize, SqlError)> {
     let value = |i: usize| start + step * i as i64;
     if ty == Type::new(Scalar::Int8) && count == rows {
         return Ok(Arc::new(Int64Array::from_iter_values((0..rows).map(value))));
@@ -184,7 +240,7 @@ fn numbers(
     let mut text = itoa::Buffer::new();
     for i in 0..rows {
         if i < count {
-            builder.append_text(text.format(value(i)).as_bytes())?;
+            append_number(&mut builder, text.format(value(i))).map_err(|error| (i, error))?;
         } else {
             builder.append_null();
         }
@@ -248,13 +304,21 @@ fn append(
 
 /// A numeric literal is assigned: rounded for an integer column, as PostgreSQL's assignment cast does.
 fn append_number(builder: &mut ColumnBuilder, text: &str) -> Result<()> {
-    let is_integer =
-        matches!(builder.ty().scalar, Scalar::Int2 | Scalar::Int4 | Scalar::Int8) && !builder.ty().array;
-    if is_integer && text.contains(['.', 'e', 'E']) {
-        let rounded = tidemill_sql::numeric::Numeric::parse(text)?.round(0)?;
-        return builder.append_text(rounded.to_string().as_bytes());
+    let ty = builder.ty();
+    if !matches!(ty.scalar, Scalar::Int2 | Scalar::Int4 | Scalar::Int8) || ty.array {
+        return builder.append_text(text.as_bytes());
     }
-    builder.append_text(text.as_bytes())
+    let appended = if text.contains(['.', 'e', 'E']) {
+        let rounded = tidemill_sql::numeric::Numeric::parse(text)?.round(0)?;
+        builder.append_text(rounded.to_string().as_bytes())
+    } else {
+        builder.append_text(text.as_bytes())
+    };
+    // The number itself is right, as opposed to a text of one.
+    appended.map_err(|error| match error.state {
+        SqlState::NUMERIC_VALUE_OUT_OF_RANGE => SqlError::out_of_range(&ty.display()),
+        _ => error,
+    })
 }
 
 fn parameter_types(rows: &InsertRows, columns: &[Option<Place>]) -> Result<Vec<Type>> {
@@ -283,14 +347,14 @@ fn parameter_types(rows: &InsertRows, columns: &[Option<Place>]) -> Result<Vec<T
     let type_at = |i: usize| columns.get(i).copied().flatten().map_or(Type::new(Scalar::Text), |(_, ty)| ty);
     match rows {
         InsertRows::Values(rows) => {
-            for (i, value) in rows.iter().flat_map(|row| row.iter().enumerate()) {
-                note(value, type_at(i))?;
+            for (i, placed) in rows.iter().flat_map(|row| row.iter().enumerate()) {
+                note(&placed.value, type_at(i))?;
             }
         }
         InsertRows::Series(series) => {
             for (i, column) in series.iter().enumerate() {
-                if let SeriesColumn::Value(value) = column {
-                    note(value, type_at(i))?;
+                if let SeriesColumn::Value(placed) = column {
+                    note(&placed.value, type_at(i))?;
                 }
             }
         }

@@ -219,6 +219,31 @@ impl SqlError {
         self.context = Some(context.into());
         self
     }
+
+    /// The caller's context comes after what the type itself said.
+    pub fn within(mut self, outer: String) -> Self {
+        self.context = Some(match self.context.take() {
+            Some(inner) => format!("{inner}\n{outer}"),
+            None => outer,
+        });
+        self
+    }
+}
+
+/// Bytes of a line or value that a context shows, PostgreSQL's `MAX_COPY_DATA_DISPLAY`.
+const SHOWN_BYTES_MAX: usize = 100;
+
+/// A line or a value as a context shows it.
+pub fn shown(bytes: &[u8]) -> String {
+    if bytes.len() <= SHOWN_BYTES_MAX {
+        return String::from_utf8_lossy(bytes).into_owned();
+    }
+    // Back to the start of a character: continuation bytes are 0b10xx_xxxx.
+    let mut end = SHOWN_BYTES_MAX;
+    while end > SHOWN_BYTES_MAX - 4 && bytes[end] & 0xc0 == 0x80 {
+        end -= 1;
+    }
+    format!("{}...", String::from_utf8_lossy(&bytes[..end]))
 }
 
 impl Deref for SqlError {

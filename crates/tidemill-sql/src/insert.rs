@@ -26,7 +26,7 @@ pub struct InsertShape {
 
 #[derive(Debug, Clone)]
 pub enum InsertRows {
-    Values(Vec<Vec<Value>>),
+    Values(Vec<Vec<Placed>>),
     /// `SELECT generate_series(a, b), literal, …`: one row a number of the longest series.
     Series(Vec<SeriesColumn>),
 }
@@ -34,7 +34,14 @@ pub enum InsertRows {
 #[derive(Debug, Clone)]
 pub enum SeriesColumn {
     Series { start: i64, stop: i64, step: i64 },
-    Value(Value),
+    Value(Placed),
+}
+
+/// A value and where it is written: a character of the statement's text, from 1.
+#[derive(Debug, Clone)]
+pub struct Placed {
+    pub value: Value,
+    pub position: usize,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -172,7 +179,7 @@ fn plain_rows(source: &ast::Query) -> Option<InsertRows> {
     match source.body.as_ref() {
         SetExpr::Values(values) => {
             let row =
-                |row: &ast::Parens<Vec<Expr>>| row.content.iter().map(value).collect::<Option<Vec<_>>>();
+                |row: &ast::Parens<Vec<Expr>>| row.content.iter().map(placed).collect::<Option<Vec<_>>>();
             Some(InsertRows::Values(values.rows.iter().map(row).collect::<Option<_>>()?))
         }
         SetExpr::Select(select) => Some(InsertRows::Series(series(select)?)),
@@ -196,7 +203,7 @@ fn series(select: &ast::Select) -> Option<Vec<SeriesColumn>> {
             let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else {
                 return None;
             };
-            series_column(expr).or_else(|| Some(SeriesColumn::Value(value(expr)?)))
+            series_column(expr).or_else(|| Some(SeriesColumn::Value(placed(expr)?)))
         })
         .collect::<Option<Vec<_>>>()?;
     columns.iter().any(|c| matches!(c, SeriesColumn::Series { .. })).then_some(columns)
@@ -225,6 +232,10 @@ fn series_column(expr: &Expr) -> Option<SeriesColumn> {
         _ => return None,
     };
     Some(SeriesColumn::Series { start, stop, step })
+}
+
+fn placed(expr: &Expr) -> Option<Placed> {
+    Some(Placed { value: value(expr)?, position: expr.span().start.column.max(1) as usize })
 }
 
 /// A literal, a cast of one, DEFAULT or a parameter.

@@ -4,16 +4,18 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use sqlparser::ast::{self, SetExpr};
-use tidemill_sql::insert::is_default;
+use sqlparser::ast::{self, SetExpr, Spanned};
+use tidemill_sql::insert::{Value, is_default, value};
 use tidemill_sql::name::split_nodes;
 use tidemill_sql::statement::Name;
 use tidemill_sql::text::Context;
 use tidemill_sql::types::{Scalar, Type};
+use tidemill_sql::value::ColumnBuilder;
 use tidemill_sql::{Result, SqlError, SqlState, parse};
 use tidemill_stream::stream::ARRIVAL;
 
 use super::ForeignTarget;
+use super::assign::Spot;
 use crate::catalog::{Catalog, Relation, Stream, Table};
 use crate::define::public;
 use crate::tables::no_nodes;
@@ -113,8 +115,14 @@ impl Target {
         }
     }
 
-    /// The source of an INSERT: in VALUES, with the defaults of its columns in the place of DEFAULT, and with parameters
-    /// of the columns' types.
+    /// The name of the column at this place of the events.
+    pub fn column_name(&self, place: usize) -> &str {
+        let columns = &self.stream().object.columns;
+        place.checked_sub(1).map_or(ARRIVAL, |i| columns[i].0.as_str())
+    }
+
+    /// The source of an INSERT: in VALUES, with the defaults of its columns in the place of DEFAULT, and with literals and
+    /// parameters of the columns' types.
     pub fn source<'a>(
         &self,
         source: Cow<'a, ast::Query>,
@@ -123,7 +131,7 @@ impl Target {
         let SetExpr::Values(values) = source.body.as_ref() else { return Ok(source) };
         let is_without_values = matches!(&values.rows[..], [row] if row.content.is_empty());
         if !is_without_values
-            && !values.rows.iter().flat_map(|row| &row.content).any(|e| is_default(e) || is_parameter(e))
+            && !values.rows.iter().flat_map(|row| &row.content).any(|e| is_default(e) || is_untyped(e))
         {
             return Ok(source);
         }
@@ -151,8 +159,30 @@ impl Target {
                 Some((default, ty)) => typed(&default.expr, ty)?,
                 None => parse::parse_expr("NULL")?,
             };
-        } else if let Some((_, ty)) = column.filter(|_| is_parameter(value)) {
+        } else if let Some((_, ty)) = column.filter(|_| is_untyped(value)) {
             *value = typed(value, ty)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the literals of VALUES by the types of their columns, to tell which of them can't be.
+    pub fn check_literals(
+        &self,
+        source: &ast::Query,
+        columns: &[Option<Place>],
+        context: &Context,
+    ) -> Result<()> {
+        let SetExpr::Values(values) = source.body.as_ref() else { return Ok(()) };
+        for (number, row) in values.rows.iter().enumerate() {
+            for (expr, column) in row.content.iter().zip(columns) {
+                let (Some(Value::String(text)), Some((place, ty))) = (value(expr), *column) else { continue };
+                ColumnBuilder::new(ty, context, 1).append_text(text.as_bytes()).map_err(|error| {
+                    let relation = &self.stream().object.name;
+                    let spot = Spot { relation, row: number + 1, column: self.column_name(place) };
+                    let error = error.with_position(expr.span().start.column.max(1) as usize);
+                    spot.locate(error, Some(&text))
+                })?;
+            }
         }
         Ok(())
     }
@@ -171,6 +201,7 @@ impl Target {
     }
 }
 
-fn is_parameter(expr: &ast::Expr) -> bool {
-    matches!(expr, ast::Expr::Value(value) if matches!(value.value, ast::Value::Placeholder(_)))
+/// Whether the column's type reads it.
+fn is_untyped(expr: &ast::Expr) -> bool {
+    matches!(value(expr), Some(Value::String(_) | Value::Parameter(_)))
 }

@@ -23,7 +23,6 @@ use sqlparser::tokenizer::Span;
 use tidemill_sql::function::cast;
 use tidemill_sql::insert::{Value, refuse_returning, value};
 use tidemill_sql::name::{fold, resolve, split_nodes};
-use tidemill_sql::planner::coerce::{self, castable};
 use tidemill_sql::planner::plan_error;
 use tidemill_sql::types::Type;
 use tidemill_sql::{Result, SqlError, SqlState, parse};
@@ -35,7 +34,7 @@ use super::interrupt::Shield;
 use super::write::check_memory;
 use crate::catalog::{Relation, Table};
 use crate::define::public;
-use crate::insert::{Fill, ForeignTarget, Place, Target};
+use crate::insert::{Fill, ForeignTarget, Place, Target, check_assignable};
 use crate::tables::no_nodes;
 
 /// The column that tells which rows are meant. Nobody can write it.
@@ -289,15 +288,10 @@ impl<'a> Change<'a> {
             // A literal of unknown type is read by the column's.
             let is_unknown =
                 matches!(value(&assignment.value), Some(Value::String(_) | Value::Null | Value::Default));
-            if is_unknown || castable(*from, *ty, coerce::Context::Assignment) {
-                continue;
+            if !is_unknown {
+                let position = assignment.value.span().start.column.max(1) as usize;
+                check_assignable(&table.object.columns[*place].name, *ty, *from, Some(position))?;
             }
-            let (ty, from) = (ty.with_typmod(-1).display(), from.with_typmod(-1).display());
-            let column = &table.object.columns[*place].name;
-            let message = format!("column \"{column}\" is of type {ty} but expression is of type {from}");
-            return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message)
-                .with_position(assignment.value.span().start.column.max(1) as usize)
-                .with_hint("You will need to rewrite or cast the expression."));
         }
         Ok(())
     }

@@ -17,7 +17,9 @@ use tidemill_stream::engine::Part;
 use super::execute::Outcome;
 use super::interrupt::Shield;
 use super::{Session, Transaction};
-use crate::insert::{Fill, InsertPlan, Parameter, Target};
+use crate::insert::{
+    Assign, Fill, InsertPlan, Parameter, Target, check_assignable, is_readable, position_of_item,
+};
 
 impl Session {
     /// The plan of an INSERT that needs no planner.
@@ -139,6 +141,8 @@ impl Session {
         values: Vec<ScalarValue>,
     ) -> Result<usize> {
         let columns = target.columns(&parts.columns)?;
+        let (context, vars) = (self.context(), self.vars());
+        target.check_literals(&parts.source, &columns, &context)?;
         let source = target.source(Cow::Borrowed(parts.source.as_ref()), &columns)?;
         let statement = ast::Statement::Query(Box::new(source.into_owned()));
         let mut running = self.run_query(&statement, text, values).await?;
@@ -146,17 +150,24 @@ impl Session {
         if width > columns.len() {
             return Err(SqlError::syntax("INSERT has more expressions than target columns"));
         }
-        let places: Vec<_> = columns.iter().take(width).flatten().map(|(place, _)| *place).collect();
-        let fill = self.fill(target, |place| places.contains(&place)).await?;
-        let vars = self.vars();
+        let mut wanted = Vec::new();
+        for (i, (column, field)) in columns.iter().zip(running.schema.fields()).enumerate() {
+            let Some((place, to)) = *column else { continue };
+            let (name, from) = (target.column_name(place), Type::of_field(field)?);
+            if !is_readable(field.data_type(), from) {
+                check_assignable(name, to, from, position_of_item(&parts.source, i))?;
+            }
+            wanted.push((i, place, name, (from, to)));
+        }
+        let fill = self.fill(target, |place| wanted.iter().any(|column| column.1 == place)).await?;
+        let relation = target.stream().object.name.as_str();
+        let assign = Assign { relation, context: &context, vars: &vars };
         let mut rows = 0;
         while let Some(batch) = running.stream.next().await {
             let batch = batch.map_err(plan_error)?;
             let mut arrays = vec![None; target.stream().width()];
-            for (i, (array, field)) in batch.columns().iter().zip(running.schema.fields()).enumerate() {
-                let Some((place, ty)) = columns[i] else { continue };
-                let from = Type::of_field(field)?;
-                arrays[place] = Some(tidemill_sql::function::cast::cast(array, from, ty, false, &vars)?);
+            for &(i, place, name, types) in &wanted {
+                arrays[place] = Some(assign.column(name, batch.column(i), types, rows)?);
             }
             let events = self.events(target, &fill, arrays, batch.num_rows(), self.began_us)?;
             rows += self.write_rows_of(writing, target, events).await?;

@@ -68,6 +68,14 @@ async fn psql_shows_tables() {
     compare(&server, "table");
 }
 
+/// As PostgreSQL says it, and where the row is besides.
+#[tokio::test]
+async fn a_value_that_cannot_be_inserted_is_named_with_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path());
+    compare(&server, "insert_error");
+}
+
 #[tokio::test]
 async fn clients_find_what_they_ask_the_catalogs_for() {
     let dir = tempfile::tempdir().unwrap();
