@@ -239,7 +239,9 @@ struct OverloadUdf {
 
 impl OverloadUdf {
     fn new(overload: &'static Overload) -> Self {
-        Self { overload, signature: Signature::user_defined(overload.volatility) }
+        // To plan a query is not to make the rows of a series: they would be in the plan, and be hashed and written with it.
+        let volatility = if overload.set { Volatility::Volatile } else { overload.volatility };
+        Self { overload, signature: Signature::user_defined(volatility) }
     }
 }
 

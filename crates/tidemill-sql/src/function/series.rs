@@ -13,9 +13,9 @@ use crate::numeric::Numeric as Number;
 use crate::planner::vars::SessionVars;
 use crate::types::{Scalar, Type};
 
-/// More values in one call than this are refused: they are all in memory at once. (A series between literals in FROM
-/// is not made here and has no limit.)
-const VALUES_MAX: usize = 100_000_000;
+/// More values in one call than fit here are refused: they are all in memory at once, some of them twice. (A series between
+/// integer literals in FROM is not made here and has no limit.)
+const VALUES_BYTES_MAX: usize = 256 << 20;
 
 pub(super) fn register(r: &mut Registry) {
     let of = |scalar| Param::Is(Type::new(scalar));
@@ -49,6 +49,18 @@ fn zero_step() -> SqlError {
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "step size cannot equal zero")
 }
 
+fn values_max<R: Sql>() -> usize {
+    VALUES_BYTES_MAX / size_of::<R::Out>()
+}
+
+fn too_long(values_max: usize) -> SqlError {
+    let message = format!(
+        "a series of more than {values_max} values is only possible in FROM, between integer literals"
+    );
+    SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
+        .with_hint("Two shorter series in FROM give as many rows as their product.")
+}
+
 /// Collects one list a row; `f` appends a row's values and says whether the row is not null.
 pub(super) fn lists<R: Sql>(
     call: &Call,
@@ -58,18 +70,14 @@ pub(super) fn lists<R: Sql>(
     let mut lengths = vec![];
     let mut valid = vec![];
     let mut total = 0;
+    let values_max = values_max::<R>();
     for row in 0..call.rows {
         let mut length = 0;
         let mut push = |value| {
             length += 1;
             total += 1;
-            if total > VALUES_MAX {
-                return Err(SqlError::new(
-                    SqlState::PROGRAM_LIMIT_EXCEEDED,
-                    format!(
-                        "a series of more than {VALUES_MAX} values is only possible in FROM, between literals"
-                    ),
-                ));
+            if total > values_max {
+                return Err(too_long(values_max));
             }
             R::append(&mut values, Some(value))
         };
@@ -98,6 +106,10 @@ where
         };
         if step == 0 {
             return Err(zero_step());
+        }
+        // Before the first of them is made.
+        if (i128::from(stop) - i128::from(at)) / i128::from(step) >= values_max::<T>() as i128 {
+            return Err(too_long(values_max::<T>()));
         }
         while if step > 0 { at <= stop } else { at >= stop } {
             match T::Out::try_from(at) {

@@ -216,6 +216,35 @@ async fn a_query_has_its_limit_of_memory() {
     assert_eq!(failure(&client, "MOVE ALL c").await.0, "53200");
 }
 
+/// They are made when the query is executed, and not when it is planned.
+#[tokio::test]
+async fn the_values_of_a_series_have_a_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path());
+    let client = server.connect().await;
+    let long = "SELECT * FROM generate_series(timestamp '0020-01-01', '2020-01-01', '1 second')";
+    client.batch_execute(&format!("EXPLAIN {long}; PREPARE p AS {long}")).await.unwrap();
+    for (sql, values) in [
+        ("SELECT count(*) FROM generate_series(1, (SELECT 1000000000))", 67_108_864),
+        ("SELECT count(*) FROM generate_series(1, (SELECT -1000000000), -1)", 67_108_864),
+        ("SELECT generate_series(1::bigint, 1000000000)", 33_554_432),
+    ] {
+        let (state, message) = failure(&client, sql).await;
+        let wanted = format!(
+            "a series of more than {values} values is only possible in FROM, between integer literals"
+        );
+        assert_eq!((state.as_str(), message), ("54000", wanted), "{sql}");
+    }
+    assert_eq!(rows(&client, "SELECT count(*) FROM generate_series(1, 10, (SELECT 3))").await, [["4"]]);
+    client
+        .batch_execute("CREATE STREAM s (x int); CREATE CONTINUOUS VIEW v AS SELECT sum(x) FROM s")
+        .await
+        .unwrap();
+    let (state, message) = failure(&client, "INSERT INTO s SELECT generate_series(1, 10000001)").await;
+    assert_eq!(state, "54000");
+    assert_eq!(message, "a series of 10000001 rows exceeds the limit of 10000000 rows");
+}
+
 #[tokio::test]
 async fn a_signal_ends_sessions_with_a_reason() {
     let dir = tempfile::tempdir().unwrap();
