@@ -106,6 +106,7 @@ impl Server {
         let builder = planner::session_state_builder().with_runtime_env(spilling(&config.data_dir)?);
         let builder = builder.with_physical_optimizer_rules(rules);
         let builder = builder.with_physical_optimizer_rule(Arc::new(planner::SortTogether));
+        let builder = builder.with_physical_optimizer_rule(Arc::new(planner::SeriesInPieces));
         let base = builder.with_physical_optimizer_rule(Arc::new(Aside)).build();
         let reading = tables::with_catalog(&base, Arc::clone(&catalog), tables::Streams::Refused);
         let defining = tables::with_catalog(&base, Arc::clone(&catalog), tables::Streams::Planned);

@@ -27,7 +27,7 @@ mod object;
 mod operator;
 mod pattern;
 mod privilege;
-mod series;
+pub(crate) mod series;
 mod session;
 mod size;
 mod sleep;
