@@ -231,6 +231,12 @@ async fn a_series_is_never_whole_in_memory() {
     let (state, _) = failure(&client, "SELECT count(*) FROM generate_series(1, (SELECT 1000000000))").await;
     assert_eq!(state, "57014");
     assert!(started.elapsed() < std::time::Duration::from_secs(10), "it ends when it is told to");
+    // Two that run beside each other are lists.
+    client.batch_execute("RESET statement_timeout").await.unwrap();
+    let beside = "SELECT generate_series(1.0, (SELECT 1e9)), generate_series(1, 2)";
+    let (state, message) = failure(&client, beside).await;
+    assert_eq!(state, "54000");
+    assert!(message.starts_with("a list of more than "), "{message}");
 }
 
 #[tokio::test]
