@@ -117,8 +117,9 @@ type Step<T> = std::result::Result<T, ParserError>;
 
 impl<'a> StatementParser<'a> {
     fn new(positions: &Positions<'a>, tokens: &[TokenWithSpan]) -> Self {
-        let start = tokens.first().map_or(0, |t| positions.char_at(t.span.start));
-        let end = tokens.last().map_or(start, |t| positions.char_at(t.span.end));
+        // Some tokens stand in another order than they were written in.
+        let start = tokens.iter().map(|token| positions.char_at(token.span.start)).min().unwrap_or(0);
+        let end = tokens.iter().map(|token| positions.char_at(token.span.end)).max().unwrap_or(start);
         let place = |location| Location { line: 1, column: (positions.char_at(location) - start + 1) as u64 };
         let tokens = tokens.iter().map(|token| TokenWithSpan {
             token: token.token.clone(),

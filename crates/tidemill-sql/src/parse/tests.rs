@@ -163,6 +163,8 @@ fn errors_point_at_the_place() {
     assert_eq!(error("SELECT 'abc"), ("unterminated quoted string at or near \"'abc\"".into(), Some(8)));
     assert_eq!(error("CREATE STREAM s (x foo)"), ("type \"foo\" does not exist".into(), Some(20)));
     assert_eq!(error("DROP STREAM s x"), ("syntax error at or near \"x\"".into(), Some(15)));
+    assert_eq!(error("::text COLLATE \"C\""), ("syntax error at or near \"::\"".into(), Some(1)));
+    assert_eq!(error("SELECT 1, ::text COLLATE c"), ("syntax error at or near \"::\"".into(), Some(11)));
     let nested = format!("SELECT {}1{}", "(".repeat(5000), ")".repeat(5000));
     assert_eq!(parse(&nested).unwrap_err().state, SqlState::STATEMENT_TOO_COMPLEX);
 }
