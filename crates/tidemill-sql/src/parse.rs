@@ -27,6 +27,7 @@ use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer};
 use crate::error::{Result, SqlError, SqlState};
 use crate::name;
 use crate::statement::{Name, Parsed, Statement};
+use crate::types::Type;
 use position::Positions;
 
 /// Longest text of a query string, in bytes.
@@ -102,6 +103,25 @@ pub fn parse_expr(text: &str) -> Result<ast::Expr> {
         },
         _ => Err(SqlError::syntax("an expression is expected")),
     }
+}
+
+/// `CAST(expr AS ty)`. An expression that is there goes into others as it is: what a literal is printed as need not be
+/// read as the same literal, if there are quotes and backslashes in it.
+pub fn cast_of(expr: ast::Expr, ty: Type) -> Result<ast::Expr> {
+    let mut cast = parse_expr(&format!("CAST(NULL AS {})", ty.display()))?;
+    if let ast::Expr::Cast { expr: inner, .. } = &mut cast {
+        **inner = expr;
+    }
+    Ok(cast)
+}
+
+/// `SELECT` with nothing but these expressions.
+pub fn select_of(expressions: impl IntoIterator<Item = ast::Expr>) -> Result<ast::Query> {
+    let mut query = parse_query("SELECT 1")?;
+    if let ast::SetExpr::Select(select) = query.body.as_mut() {
+        select.projection = expressions.into_iter().map(ast::SelectItem::UnnamedExpr).collect();
+    }
+    Ok(*query)
 }
 
 /// The parser over the tokens of one statement. All its positions are characters of the statement's own text: the

@@ -93,7 +93,8 @@ pub struct Computed {
 impl Computed {
     pub async fn plan(expr: &ast::Expr, planner: &SessionState) -> Result<Self> {
         let text = format!("SELECT {expr}");
-        let statement = ast::Statement::Query(tidemill_sql::parse::parse_query(&text)?);
+        let query = tidemill_sql::parse::select_of([expr.clone()])?;
+        let statement = ast::Statement::Query(Box::new(query));
         let plan = query::plan(planner, &statement, &text).await?;
         check_plan(&plan)?;
         let ty = Type::of_field(plan.schema().field(0))?;

@@ -150,17 +150,14 @@ impl Target {
     }
 
     fn type_value(&self, value: &mut ast::Expr, column: Option<Place>) -> Result<()> {
-        let typed = |expr: &ast::Expr, ty: Type| {
-            parse::parse_expr(&format!("CAST(({expr}) AS {})", ty.with_typmod(-1).display()))
-        };
         let default = |place: usize| self.table().and_then(|table| table.default(place - 1));
         if is_default(value) {
             *value = match column.and_then(|(place, ty)| Some((default(place)?, ty))) {
-                Some((default, ty)) => typed(&default.expr, ty)?,
+                Some((default, ty)) => parse::cast_of(default.expr.clone(), ty.with_typmod(-1))?,
                 None => parse::parse_expr("NULL")?,
             };
         } else if let Some((_, ty)) = column.filter(|_| is_untyped(value)) {
-            *value = typed(value, ty)?;
+            *value = parse::cast_of(value.clone(), ty.with_typmod(-1))?;
         }
         Ok(())
     }

@@ -162,10 +162,10 @@ impl Change<'_> {
                 return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
             }
             let value = match is_default(&assignment.value) {
-                true => "NULL".to_string(),
-                false => assignment.value.to_string(),
+                true => parse::parse_expr("NULL")?,
+                false => assignment.value.clone(),
             };
-            let expr = parse::parse_expr(&format!("CAST(({value}) AS {})", ty.display()))?;
+            let expr = parse::cast_of(value, *ty)?;
             let alias = ast::Ident::with_quote('"', format!("new value {i}"));
             select.projection.push(SelectItem::ExprWithAlias { expr, alias });
         }

@@ -240,10 +240,10 @@ impl Session {
         if let Some(all) = expressions.iter().map(literal).collect::<Option<Arguments>>() {
             return Ok(all);
         }
-        let casts =
-            expressions.iter().zip(types).map(|(expr, ty)| format!("CAST(({expr}) AS {})", ty.display()));
-        let text = format!("SELECT {}", casts.collect::<Vec<_>>().join(", "));
-        let statement = ast::Statement::Query(parse::parse_query(&text)?);
+        let casts = expressions.iter().zip(types).map(|(expr, ty)| parse::cast_of(expr.clone(), *ty));
+        let query = parse::select_of(casts.collect::<Result<Vec<_>>>()?)?;
+        let text = query.to_string();
+        let statement = ast::Statement::Query(Box::new(query));
         let mut running = self.run_query(&statement, &text, vec![]).await?;
         let batch = running.stream.next().await.transpose().map_err(plan_error)?;
         let batch = batch.ok_or_else(|| SqlError::internal("arguments without a row"))?;

@@ -281,3 +281,34 @@ async fn first_rows_of_a_union_with_constants_are_the_first() {
         assert_eq!(rows(&client, query).await, [["b", "1"], ["b", "2"], ["b", "3"]]);
     }
 }
+
+/// Rows of literals take no planner, rows with an expression do.
+#[tokio::test]
+async fn a_literal_is_the_same_beside_an_expression() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path());
+    let client = server.connect().await;
+    client.batch_execute("CREATE TABLE t (k int, c text)").await.unwrap();
+    let literals =
+        [r"'a''''b'", r"'it''s'", r"'back\''slash'", r"E'x\'y\\z\n'", "$$d'q$$", r"'a\\b'", r"''''''"];
+    for (k, literal) in literals.iter().enumerate() {
+        client.batch_execute(&format!("INSERT INTO t VALUES ({k}, {literal})")).await.unwrap();
+        let planned = format!("INSERT INTO t VALUES ({k} + 100, {literal}), (-1, lower('X'))");
+        client.batch_execute(&planned).await.unwrap_or_else(|error| panic!("{planned}: {error:?}"));
+    }
+    let same = "SELECT count(*) FROM t a JOIN t b ON a.k + 100 = b.k AND a.c = b.c";
+    assert_eq!(rows(&client, same).await, [[literals.len().to_string()]]);
+    assert_eq!(
+        rows(&client, "SELECT c FROM t WHERE k IN (0, 2) ORDER BY k").await,
+        [["a''b"], [r"back\'slash"]]
+    );
+    client
+        .batch_execute(
+            r"CREATE TABLE d (k int, c text DEFAULT 'a''''b' || 'x', e text DEFAULT 'b\''s' || 'y');
+            INSERT INTO d (k) VALUES (1); PREPARE p AS SELECT $1::text, $2::text",
+        )
+        .await
+        .unwrap();
+    assert_eq!(rows(&client, "SELECT c, e FROM d").await, [["a''bx", r"b\'sy"]]);
+    assert_eq!(rows(&client, r"EXECUTE p('a''''b' || 'x', 'b\''s')").await, [["a''bx", r"b\'s"]]);
+}
