@@ -2,6 +2,7 @@
 
 pub mod aside;
 mod generic;
+pub mod threads;
 
 use std::fmt;
 use std::sync::Arc;

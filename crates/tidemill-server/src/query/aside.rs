@@ -1,8 +1,9 @@
 //! What may compute for long without a pause has a thread of its own, and ends when nobody wants its rows any more.
 //!
 //! A nested loop, a sort, or a join with a further condition looks for rows until it has a batch of them, in one poll: the
-//! session would neither see its time limit nor a cancel meanwhile, and its thread would serve nobody else. The rule comes
-//! after all others.
+//! session would neither see its time limit nor a cancel meanwhile, and its thread would serve nobody else. What is below
+//! it starts tasks of its own, each of which may be one long poll as well: these run on threads that no session waits for
+//! ([`QueryThreads`]). The rule comes after all others.
 //!
 //! ```text
 //! AggregateExec                  AggregateExec
@@ -44,12 +45,40 @@ use futures::StreamExt;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use super::threads::QueryThreads;
+
 /// Pairs of rows that a join may compare, and rows that may be sorted, on the session's thread: some milliseconds.
 const PAIRS_MAX: usize = 200_000;
 const ROWS_MAX: usize = 20_000;
 
 #[derive(Debug)]
-pub struct Aside;
+pub struct Aside {
+    threads: Arc<QueryThreads>,
+}
+
+impl Aside {
+    pub fn new(threads: QueryThreads) -> Self {
+        Self { threads: Arc::new(threads) }
+    }
+
+    /// The plan with what takes long aside, or as a part of what is already.
+    fn plan(&self, plan: Arc<dyn ExecutionPlan>, outer: Option<&Readers>) -> Result<Arc<dyn ExecutionPlan>> {
+        let own = (outer.is_none() && takes_long(&plan)).then(Readers::default);
+        let readers = own.as_ref().or(outer);
+        // The rows below are asked for by tasks of their own.
+        let below = readers.filter(|_| plan.properties().evaluation_type == EvaluationType::Lazy);
+        let children = plan.children().into_iter().map(|child| self.plan(Arc::clone(child), below));
+        let children = children.collect::<Result<Vec<_>>>()?;
+        let plan = replace_children_if_necessary(plan, children)?;
+        let plan = readers.map_or_else(|| Ok(Arc::clone(&plan)), |readers| interruptible(&plan, readers))?;
+        Ok(match own {
+            Some(readers) => Arc::new(AsideExec { input: plan, readers, threads: Arc::clone(&self.threads) }),
+            // It has many batches for one of its input, and what is above may ask for all of them at once.
+            None if plan.is::<HashJoinExec>() && readers.is_none() => Arc::new(CooperativeExec::new(plan)),
+            None => plan,
+        })
+    }
+}
 
 impl PhysicalOptimizerRule for Aside {
     fn name(&self) -> &str {
@@ -61,26 +90,8 @@ impl PhysicalOptimizerRule for Aside {
     }
 
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        aside(plan, None)
+        self.plan(plan, None)
     }
-}
-
-/// The plan with what takes long aside, or as a part of what is already.
-fn aside(plan: Arc<dyn ExecutionPlan>, outer: Option<&Readers>) -> Result<Arc<dyn ExecutionPlan>> {
-    let own = (outer.is_none() && takes_long(&plan)).then(Readers::default);
-    let readers = own.as_ref().or(outer);
-    // The rows below are asked for by tasks of their own.
-    let below = readers.filter(|_| plan.properties().evaluation_type == EvaluationType::Lazy);
-    let children = plan.children().into_iter().map(|child| aside(Arc::clone(child), below));
-    let children = children.collect::<Result<Vec<_>>>()?;
-    let plan = replace_children_if_necessary(plan, children)?;
-    let plan = readers.map_or_else(|| Ok(Arc::clone(&plan)), |readers| interruptible(&plan, readers))?;
-    Ok(match own {
-        Some(readers) => Arc::new(AsideExec { input: plan, readers }),
-        // It has many batches for one of its input, and what is above may ask for all of them at once.
-        None if plan.is::<HashJoinExec>() && readers.is_none() => Arc::new(CooperativeExec::new(plan)),
-        None => plan,
-    })
 }
 
 fn takes_long(plan: &Arc<dyn ExecutionPlan>) -> bool {
@@ -156,6 +167,13 @@ impl Drop for Reader {
 struct AsideExec {
     input: Arc<dyn ExecutionPlan>,
     readers: Readers,
+    threads: Arc<QueryThreads>,
+}
+
+impl AsideExec {
+    fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
+        Self { input, readers: self.readers.clone(), threads: Arc::clone(&self.threads) }
+    }
 }
 
 impl DisplayAs for AsideExec {
@@ -187,7 +205,7 @@ impl ExecutionPlan for AsideExec {
         _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(match children.pop() {
-            Some(input) => Arc::new(Self { input, readers: self.readers.clone() }),
+            Some(input) => Arc::new(self.over(input)),
             None => self,
         })
     }
@@ -197,7 +215,7 @@ impl ExecutionPlan for AsideExec {
         mut children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(match children.pop() {
-            Some(input) => Arc::new(Self { input, readers: self.readers.clone() }),
+            Some(input) => Arc::new(self.over(input)),
             None => self,
         })
     }
@@ -210,12 +228,16 @@ impl ExecutionPlan for AsideExec {
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let input = self.input.execute(partition, context)?;
+        let threads = Arc::clone(&self.threads);
+        let input = {
+            let _tasks = threads.enter();
+            self.input.execute(partition, context)?
+        };
         let (reader, gone) = self.readers.start();
         let batches = futures::stream::unfold(Some((input, gone)), move |input| {
             // It goes with the stream, whichever thread the input is with then.
             let _here = &reader;
-            next(input)
+            next(input, threads.handle())
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
     }
@@ -237,11 +259,10 @@ impl ExecutionPlan for AsideExec {
 type Input = (SendableRecordBatchStream, Gone);
 
 /// The next batch, which a thread of the pool computes: it is taken for no longer than that.
-async fn next(input: Option<Input>) -> Option<(Result<RecordBatch>, Option<Input>)> {
+async fn next(input: Option<Input>, threads: Handle) -> Option<(Result<RecordBatch>, Option<Input>)> {
     let (mut rows, mut gone) = input?;
-    let sessions = Handle::current();
     let computed = SpawnedTask::spawn_blocking(move || {
-        let batch = sessions.block_on(async {
+        let batch = threads.block_on(async {
             tokio::select! {
                 biased;
                 _ = &mut gone => None,
@@ -327,3 +348,7 @@ impl PhysicalExpr for Interruptible {
         self.expr.fmt_sql(f)
     }
 }
+
+#[cfg(test)]
+#[path = "aside_tests.rs"]
+mod tests;
