@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array};
 use tidemill_sql::insert::{InsertRows, InsertShape, Placed, SeriesColumn, Value};
+use tidemill_sql::planner::coerce::check_assignable;
 use tidemill_sql::text::Context;
 use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError, SqlState};
@@ -17,7 +18,7 @@ use crate::server::Server;
 use assign::{Spot, as_written, own_type};
 use tidemill_sql::value::ColumnBuilder;
 
-pub use assign::{Assign, check_assignable, is_readable, position_of_item};
+pub use assign::{Assign, is_readable, position_of_item};
 pub use fill::{Computed, Fill};
 pub use foreign::{ForeignTarget, rows_of};
 pub use target::{Place, Target};

@@ -65,6 +65,7 @@ use crate::aggregate;
 pub use error::{plan_error, plan_error_in};
 pub(crate) use from_function::query_of;
 pub use hint::closest;
+pub use marker::assigned;
 pub use name::display_name;
 pub use obstacle::view_obstacle;
 pub use prepare::{prepare, prepare_expr, prepare_query, prepare_text};

@@ -7,11 +7,11 @@ use tidemill_sql::error::shown;
 use tidemill_sql::function::cast;
 use tidemill_sql::insert::Value;
 use tidemill_sql::planner::SessionVars;
-use tidemill_sql::planner::coerce::{self, castable, is_string};
+use tidemill_sql::planner::coerce::is_string;
 use tidemill_sql::text::Context;
 use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::value::ValueEncoder;
-use tidemill_sql::{Result, SqlError, SqlState};
+use tidemill_sql::{Result, SqlError};
 
 use super::Parameter;
 
@@ -25,19 +25,6 @@ pub fn own_type(value: &Value) -> Option<Type> {
         Value::Cast(_, ty) => *ty,
         Value::Null | Value::Default | Value::String(_) | Value::Parameter(_) => return None,
     })
-}
-
-/// Refuses to assign where there is no cast.
-pub fn check_assignable(column: &str, to: Type, from: Type, position: Option<usize>) -> Result<()> {
-    if castable(from, to, coerce::Context::Assignment) {
-        return Ok(());
-    }
-    let (to, from) = (to.with_typmod(-1).display(), from.with_typmod(-1).display());
-    let message = format!("column \"{column}\" is of type {to} but expression is of type {from}");
-    let mut error = SqlError::new(SqlState::DATATYPE_MISMATCH, message)
-        .with_hint("You will need to rewrite or cast the expression.");
-    error.position = position;
-    Err(error)
 }
 
 /// Where the expression is from which a query's column `i` comes.

@@ -7,6 +7,7 @@ use arrow::array::RecordBatch;
 use sqlparser::ast::{self, SetExpr, Spanned};
 use tidemill_sql::insert::{Value, is_default, value};
 use tidemill_sql::name::split_nodes;
+use tidemill_sql::planner;
 use tidemill_sql::statement::Name;
 use tidemill_sql::text::Context;
 use tidemill_sql::types::{Scalar, Type};
@@ -121,8 +122,8 @@ impl Target {
         place.checked_sub(1).map_or(ARRIVAL, |i| columns[i].0.as_str())
     }
 
-    /// The source of an INSERT: in VALUES, with the defaults of its columns in the place of DEFAULT, and with literals and
-    /// parameters of the columns' types.
+    /// The source of an INSERT: in VALUES, with the defaults of its columns in the place of DEFAULT, with literals and
+    /// parameters of the columns' types, and with each value of a column of several made its own by itself.
     pub fn source<'a>(
         &self,
         source: Cow<'a, ast::Query>,
@@ -130,7 +131,15 @@ impl Target {
     ) -> Result<Cow<'a, ast::Query>> {
         let SetExpr::Values(values) = source.body.as_ref() else { return Ok(source) };
         let is_without_values = matches!(&values.rows[..], [row] if row.content.is_empty());
+        let is_computed: Vec<bool> = match &values.rows[..] {
+            [] | [_] => vec![false; columns.len()],
+            rows => {
+                let of_column = |i: usize| rows.iter().filter_map(move |row| row.content.get(i));
+                (0..columns.len()).map(|i| of_column(i).any(|expr| value(expr).is_none())).collect()
+            }
+        };
         if !is_without_values
+            && !is_computed.contains(&true)
             && !values.rows.iter().flat_map(|row| &row.content).any(|e| is_default(e) || is_untyped(e))
         {
             return Ok(source);
@@ -142,7 +151,11 @@ impl Target {
                     row.content = vec![ast::Expr::Identifier(ast::Ident::new("default")); columns.len()];
                 }
                 for (i, expr) in row.content.iter_mut().enumerate() {
-                    self.type_value(expr, columns.get(i).copied().flatten())?;
+                    let column = columns.get(i).copied().flatten();
+                    self.type_value(expr, column)?;
+                    if let Some((place, ty)) = column.filter(|_| is_computed[i]) {
+                        *expr = planner::assigned(expr.clone(), ty.with_typmod(-1), self.column_name(place));
+                    }
                 }
             }
         }

@@ -23,6 +23,7 @@ use sqlparser::tokenizer::Span;
 use tidemill_sql::function::cast;
 use tidemill_sql::insert::{Value, refuse_returning, value};
 use tidemill_sql::name::{fold, resolve, split_nodes};
+use tidemill_sql::planner::coerce::check_assignable;
 use tidemill_sql::planner::plan_error;
 use tidemill_sql::types::Type;
 use tidemill_sql::{Result, SqlError, SqlState, parse};
@@ -34,7 +35,7 @@ use super::interrupt::Shield;
 use super::write::check_memory;
 use crate::catalog::{Relation, Table};
 use crate::define::public;
-use crate::insert::{Fill, ForeignTarget, Place, Target, check_assignable};
+use crate::insert::{Fill, ForeignTarget, Place, Target};
 use crate::tables::no_nodes;
 
 /// The column that tells which rows are meant. Nobody can write it.

@@ -9,6 +9,7 @@ use futures::StreamExt;
 use sqlparser::ast;
 use tidemill_federation::write::Writing;
 use tidemill_sql::insert::{InsertParts, insert_parts, insert_shape};
+use tidemill_sql::planner::coerce::check_assignable;
 use tidemill_sql::planner::{plan_error, vars};
 use tidemill_sql::types::Type;
 use tidemill_sql::{Result, SqlError, SqlState};
@@ -17,9 +18,7 @@ use tidemill_stream::engine::Part;
 use super::execute::Outcome;
 use super::interrupt::Shield;
 use super::{Session, Transaction};
-use crate::insert::{
-    Assign, Fill, InsertPlan, Parameter, Target, check_assignable, is_readable, position_of_item,
-};
+use crate::insert::{Assign, Fill, InsertPlan, Parameter, Target, is_readable, position_of_item};
 
 impl Session {
     /// The plan of an INSERT that needs no planner.

@@ -71,6 +71,19 @@ pub fn castable(from: Type, to: Type, context: Context) -> bool {
     scalar_cast(from.scalar, to.scalar).is_some_and(|needed| context >= needed)
 }
 
+/// Refuses to assign to a column where there is no cast.
+pub fn check_assignable(column: &str, to: Type, from: Type, position: Option<usize>) -> Result<()> {
+    if castable(from, to, Context::Assignment) {
+        return Ok(());
+    }
+    let (to, from) = (to.with_typmod(-1).display(), from.with_typmod(-1).display());
+    let message = format!("column \"{column}\" is of type {to} but expression is of type {from}");
+    let mut error = SqlError::new(SqlState::DATATYPE_MISMATCH, message)
+        .with_hint("You will need to rewrite or cast the expression.");
+    error.position = position;
+    Err(error)
+}
+
 /// The least context in which there is a cast.
 fn scalar_cast(from: Scalar, to: Scalar) -> Option<Context> {
     use Context::*;

@@ -75,6 +75,7 @@ impl Scope<'_> {
             marker::NOT_IN => self.in_list(left, marker::unpack(right), true),
             marker::ARRAY => self.array(marker::unpack(left)),
             marker::PREFIX => self.operator(&string(&right)?, vec![left]),
+            marker::ASSIGN => self.assign(marker::unpack(left), &string(&right)?),
             marker::UNIFY => self.unify(marker::unpack(left), &string(&right)?),
             marker::BOOLEAN => self.boolean(0, left, &string(&right)?),
             marker::DISTINCT => self.distinct(left, Operator::IsDistinctFrom, right),
@@ -323,6 +324,32 @@ impl Scope<'_> {
         let target = self.common(what, numbered(&types).get(1..).unwrap_or_default())?;
         let first = exprs.into_iter().next().ok_or_else(|| SqlError::internal("nothing to unify"))?;
         let value = self.cast(0, first, types[0], target, Context::Implicit)?;
+        self.labelled(value, target)
+    }
+
+    /// A value that becomes one of a column, which need not be of one type with those in other rows.
+    fn assign(&self, exprs: Vec<Expr>, target: &str) -> Result<Expr> {
+        let types = self.types_of(&exprs)?;
+        let missing = || SqlError::internal(format!("cannot assign to {target}"));
+        let value = exprs.into_iter().next().ok_or_else(missing)?;
+        let examples: Vec<Type> = types[1..].iter().copied().flatten().collect();
+        if let [first, others @ ..] = &examples[..]
+            && others.iter().all(|ty| ty == first)
+        {
+            // They are assigned after all others, where the row of an error is known.
+            return self.labelled(self.cast(0, value, types[0], *first, Context::Implicit)?, *first);
+        }
+        let (ty, column) = target.split_once(' ').ok_or_else(missing)?;
+        let (from, to) = (types[0], marker::decode(ty).ok_or_else(missing)?);
+        if let Some(from) = from {
+            let position = Some(self.places.operand(0)).filter(|at| *at > 0);
+            coerce::check_assignable(column, to, from, position)?;
+        }
+        let value = self.cast(0, value, from, to, Context::Assignment)?;
+        self.labelled(value, to)
+    }
+
+    fn labelled(&self, value: Expr, target: Type) -> Result<Expr> {
         // DataFusion compares what the fields of all rows say, and a text literal says that its type is known.
         let (_, field) = value.to_field(self.schema).map_err(super::plan_error)?;
         Ok(if *field.metadata() == *target.field("").metadata() {

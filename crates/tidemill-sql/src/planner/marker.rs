@@ -36,6 +36,9 @@ pub const NOT_IN: &str = "tidemill not in";
 pub const ARRAY: &str = "tidemill array";
 pub const PREFIX: &str = "tidemill prefix";
 pub const BOOLEAN: &str = "tidemill boolean";
+/// `x  assign  'int4,false,-1 name'`: as INSERT makes it the value of the column of this name. In a pack it comes with
+/// examples of all types in its column.
+pub const ASSIGN: &str = "tidemill assign";
 pub const UNIFY: &str = "tidemill unify";
 pub const DISTINCT: &str = "tidemill distinct";
 pub const NOT_DISTINCT: &str = "tidemill not distinct";
@@ -72,6 +75,24 @@ pub fn call(name: &str, args: Vec<ast::Expr>) -> ast::Expr {
 
 pub fn cast(expr: ast::Expr, ty: Type) -> ast::Expr {
     op(CAST, expr, text(encode(ty)))
+}
+
+/// A value as INSERT assigns it to a column.
+pub fn assigned(expr: ast::Expr, ty: Type, column: &str) -> ast::Expr {
+    op(ASSIGN, expr, text(format!("{} {column}", encode(ty))))
+}
+
+/// The value of such a marker, and what it is assigned to.
+pub fn take_assigned(expr: &mut ast::Expr) -> Option<ast::Expr> {
+    match expr {
+        ast::Expr::BinaryOp { left, op, right } if is(op, ASSIGN) => {
+            let value = std::mem::replace(&mut **left, ast::Expr::value(ast::Value::Null));
+            let target = std::mem::replace(&mut **right, ast::Expr::value(ast::Value::Null));
+            *expr = value;
+            Some(target)
+        }
+        _ => None,
+    }
 }
 
 /// A parameter whose type is declared.

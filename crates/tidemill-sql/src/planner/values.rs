@@ -7,11 +7,13 @@ use super::{marker, place};
 /// More different expressions in one column of VALUES than this are left to DataFusion's coercion.
 const VALUES_KINDS_MAX: usize = 16;
 
-/// Each column of VALUES has the common type of its rows. A row is planned by itself, so where the rows may differ each
-/// value is accompanied by one example of every kind in its column, in their order.
+/// Each column of VALUES has the common type of its rows, or those of INSERT's column. A row is planned by itself, so where
+/// the rows may differ each value is accompanied by one example of every kind in its column, in their order.
 pub fn unify_columns(values: &mut ast::Values) {
     let columns = values.rows.first().map_or(0, |row| row.content.len());
     for column in 0..columns {
+        let cells = values.rows.iter_mut().filter_map(|row| row.content.get_mut(column));
+        let target = cells.filter_map(marker::take_assigned).last();
         let mut kinds: Vec<(String, Expr)> = vec![];
         for expr in values.rows.iter().filter_map(|row| row.content.get(column)) {
             let kind = kind(expr);
@@ -21,13 +23,18 @@ pub fn unify_columns(values: &mut ast::Values) {
         }
         // One literal and one computed value of a type differ in what DataFusion knows of them.
         let alike = kinds.len() < 2 && !(values.rows.len() > 1 && kinds.iter().any(|(_, e)| is_cast(e)));
-        if alike || kinds.len() > VALUES_KINDS_MAX {
+        let are_many = kinds.len() > VALUES_KINDS_MAX;
+        if alike || (are_many && target.is_none()) {
             continue;
         }
+        let examples = if are_many { &[] } else { &kinds[..] };
         for expr in values.rows.iter_mut().filter_map(|row| row.content.get_mut(column)) {
             let mut all = vec![std::mem::replace(expr, Expr::value(Value::Null))];
-            all.extend(kinds.iter().map(|(_, example)| example.clone()));
-            *expr = marker::op(marker::UNIFY, marker::pack(all), marker::text("VALUES"));
+            all.extend(examples.iter().map(|(_, example)| example.clone()));
+            *expr = match &target {
+                Some(target) => marker::op(marker::ASSIGN, marker::pack(all), target.clone()),
+                None => marker::op(marker::UNIFY, marker::pack(all), marker::text("VALUES")),
+            };
             place::annotate(expr, 0);
         }
     }
