@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use arrow::array::Array;
-use datafusion::common::{ScalarValue, ToDFSchema};
+use arrow::datatypes::SchemaRef;
+use datafusion::common::{DFSchema, Result, ScalarValue, ToDFSchema};
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::expr_rewriter::unnormalize_col;
@@ -18,20 +19,31 @@ use crate::connector::{Capabilities, TableFacts};
 use crate::expression::Writer;
 use crate::table::TableDefinition;
 
-/// A condition on the rows of a table, in parentheses; `None` if it has to be judged here.
-pub fn condition(
-    expr: &Expr,
-    table: &TableDefinition,
-    facts: &TableFacts,
-    capabilities: &Capabilities,
-) -> Option<String> {
-    let schema = Arc::new(table.schema());
-    let (expr, columns) = (unnormalize_col(expr.clone()), Arc::clone(&schema).to_dfschema().ok()?);
-    // What only the session's planner can carry out, such as a subquery, is no condition for others.
-    let expr =
-        create_physical_expr(&expr, &columns, &ExecutionProps::new(), &PhysicalPlanningContext::default());
-    let columns = table.columns.iter().map(|column| column.operand(facts, capabilities.dialect)).collect();
-    Writer { columns, capabilities, schema }.condition(&expr.ok()?)
+/// Writes conditions on the rows of a table.
+pub struct Conditions<'a> {
+    columns: DFSchema,
+    writer: Writer<'a>,
+}
+
+impl<'a> Conditions<'a> {
+    pub fn on(
+        table: &TableDefinition,
+        schema: &SchemaRef,
+        facts: &TableFacts,
+        capabilities: &'a Capabilities,
+    ) -> Result<Self> {
+        let operands = table.columns.iter().map(|column| column.operand(facts, capabilities.dialect));
+        let writer = Writer { columns: operands.collect(), capabilities, schema: Arc::clone(schema) };
+        Ok(Self { columns: Arc::clone(schema).to_dfschema()?, writer })
+    }
+
+    /// In parentheses; `None` if it has to be judged here.
+    pub fn write(&self, expr: &Expr) -> Option<String> {
+        let expr = unnormalize_col(expr.clone());
+        // What only the session's planner can carry out, such as a subquery, is no condition for others.
+        let (properties, context) = (ExecutionProps::new(), PhysicalPlanningContext::default());
+        self.writer.condition(&create_physical_expr(&expr, &self.columns, &properties, &context).ok()?)
+    }
 }
 
 /// The text form of a constant; `None` is null, or a value that has none.

@@ -4,7 +4,6 @@ use std::fmt;
 
 use arrow::compute::SortOptions;
 use datafusion::common::ScalarValue;
-use tidemill_sql::name::quote_ident;
 use tidemill_sql::types::{Scalar, Type};
 
 use crate::select::RemoteSelect;
@@ -223,8 +222,5 @@ pub fn is_text(ty: Type) -> bool {
 
 /// A name in double quotes.
 pub fn quote_always(name: &str) -> String {
-    match quote_ident(name) {
-        plain if plain == name => format!("\"{name}\""),
-        quoted => quoted,
-    }
+    format!("\"{}\"", name.replace('"', "\"\""))
 }

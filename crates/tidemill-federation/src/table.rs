@@ -20,7 +20,7 @@ use tidemill_sql::name::quote_literal;
 use tidemill_sql::types::Type;
 
 use crate::connector::{Connector, RemoteColumn, TableFacts};
-use crate::deparse;
+use crate::deparse::Conditions;
 use crate::dialect::{Dialect, Operand};
 use crate::node::{DeadNodes, Member};
 use crate::option::Options;
@@ -135,21 +135,25 @@ impl ForeignTable {
         self.pushdown.filters && self.connector.capabilities().prunes
     }
 
-    fn judged(&self, filters: &[Expr], facts: &TableFacts) -> Judged {
+    fn judged(&self, filters: &[Expr], facts: &TableFacts) -> Result<Judged> {
         let mut judged = Judged::default();
+        if filters.is_empty() {
+            return Ok(judged);
+        }
+        let conditions = self.conditions(facts)?;
         for filter in filters.iter().filter(|filter| !is_always(filter)) {
-            match self.condition(filter, facts) {
+            match conditions.write(filter) {
                 Some(condition) if self.pushdown.filters => judged.conditions.push(condition),
                 None if self.prunes() => judged.pruning.push(filter.clone()),
                 _ => judged.rest.push(filter.clone()),
             }
         }
-        judged
+        Ok(judged)
     }
 
-    /// A condition in the words of the server; `None` if it has to be judged here.
-    fn condition(&self, filter: &Expr, facts: &TableFacts) -> Option<String> {
-        deparse::condition(filter, &self.definition, facts, self.connector.capabilities())
+    /// In the words of the server.
+    fn conditions(&self, facts: &TableFacts) -> Result<Conditions<'_>> {
+        Conditions::on(&self.definition, &self.schema, facts, self.connector.capabilities())
     }
 
     /// The places of the columns that a scan has to do with.
@@ -186,8 +190,8 @@ impl TableProvider for ForeignTable {
 
     /// What means the same there is left to the server; the rest is filtered here.
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
-        let facts = TableFacts::default();
-        let supported = |filter: &&Expr| match self.condition(filter, &facts) {
+        let conditions = self.conditions(&TableFacts::default())?;
+        let supported = |filter: &&Expr| match conditions.write(filter) {
             Some(_) if self.pushdown.filters => TableProviderFilterPushDown::Exact,
             None if self.prunes() => TableProviderFilterPushDown::Inexact,
             _ => TableProviderFilterPushDown::Unsupported,
@@ -209,7 +213,7 @@ impl TableProvider for ForeignTable {
         }
         let facts = self.connector.facts(&self.definition, &self.used(wanted, filters)?).await;
         let facts = facts.map_err(|error| DataFusionError::External(Box::new(error)))?;
-        let Judged { conditions, pruning, rest } = self.judged(filters, &facts);
+        let Judged { conditions, pruning, rest } = self.judged(filters, &facts)?;
         let columns = if rest.is_empty() { wanted.clone() } else { self.used(wanted, &rest)? };
         let dialect = self.connector.capabilities().dialect;
         let limit = limit.filter(|_| self.sends_limit() && rest.is_empty());

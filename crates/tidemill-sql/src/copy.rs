@@ -7,6 +7,7 @@ mod error;
 mod fast;
 mod field;
 mod line;
+pub mod message;
 mod options;
 mod plain;
 #[cfg(test)]
@@ -31,8 +32,6 @@ pub const BATCH_ROWS_TARGET: usize = 8192;
 pub const ROW_BYTES_MAX: usize = 1 << 30;
 /// After a row that straddles two chunks is complete, the rest of the second chunk is read in place.
 const STRADDLE_BYTES: usize = 4096;
-/// Kind and length of a message.
-const MESSAGE_HEADER_BYTES: usize = 5;
 
 /// A column that is copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,14 +106,18 @@ impl CopyDecoder {
 
     /// As [`CopyDecoder::push`], for CopyData messages of the protocol as they come: whole, one after the other.
     pub fn push_messages(&mut self, mut messages: &[u8]) -> Result<()> {
-        while let Some(([_, length @ ..], rest)) = messages.split_first_chunk::<MESSAGE_HEADER_BYTES>() {
-            // The length counts itself.
-            let length = (u32::from_be_bytes(*length) as usize).saturating_sub(size_of::<u32>());
-            let (data, next) = rest.split_at(length.min(rest.len()));
-            self.push(data)?;
+        loop {
+            if self.carry.is_empty()
+                && let Reader::Binary(reader) = &mut self.reader
+            {
+                let done = reader.decode_messages(messages, &mut self.batches)?;
+                messages = &messages[done..];
+            }
+            let Some((_, length)) = message::head(messages) else { return Ok(()) };
+            let (message, next) = messages.split_at(length.min(messages.len()));
+            self.push(&message[message::HEAD_BYTES..])?;
             messages = next;
         }
-        Ok(())
     }
 
     fn check_row_length(&self) -> Result<()> {

@@ -9,14 +9,12 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes, BytesMut};
 use futures::channel::mpsc::{Receiver, Sender, channel};
 use parking_lot::Mutex;
+use tidemill_sql::copy::message::{self, COPY_DATA};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use super::socket::Socket;
 
-/// Kind and length of a message; the length counts itself, but not the kind.
-const HEADER_BYTES: usize = 5;
 const COPY_OUT_RESPONSE: u8 = b'H';
-const COPY_DATA: u8 = b'd';
 const COPY_DONE: u8 = b'c';
 /// What is read at once: as much as at first, or up to the most where more is there each time.
 const READ_BYTES_MIN: usize = 8 << 10;
@@ -78,7 +76,7 @@ impl Tap {
         let before = out.filled().len();
         while out.remaining() > 0 {
             if self.passing == 0 {
-                match header(&self.read) {
+                match message::head(&self.read) {
                     None => break,
                     Some((COPY_OUT_RESPONSE | COPY_DATA | COPY_DONE, _)) if out.filled().len() > before => {
                         break;
@@ -105,18 +103,13 @@ impl Tap {
 
     /// Messages of COPY, as many as have been read; false if not even one is whole.
     fn poll_copy(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        let mut end = 0;
-        while let Some((COPY_DATA, length)) = header(&self.read[end..])
-            && length <= self.read.len() - end
-        {
-            end += length;
-        }
+        let end = message::rows_bytes(&self.read);
         if end > 0 {
             ready!(self.rows.poll_ready(cx));
             self.rows.send(self.read.split_to(end).freeze());
             return Poll::Ready(true);
         }
-        match header(&self.read) {
+        match message::head(&self.read) {
             Some((kind, length)) if kind != COPY_DATA && length <= self.read.len() => {
                 self.read.advance(length);
                 if kind == COPY_DONE {
@@ -143,14 +136,6 @@ impl Tap {
         }
         Poll::Ready(Ok(count > 0))
     }
-}
-
-/// Kind and whole length of the message at the start. The shortest there can be is its header: what is shorter is left to
-/// the library to complain of.
-fn header(data: &[u8]) -> Option<(u8, usize)> {
-    let ([kind, length @ ..], _) = data.split_first_chunk::<HEADER_BYTES>()?;
-    let length = u32::from_be_bytes(*length) as usize + 1;
-    Some((*kind, length.max(HEADER_BYTES)))
 }
 
 impl AsyncRead for Tap {

@@ -77,6 +77,19 @@ impl BinaryReader {
         Ok(at)
     }
 
+    /// Decodes the usual rows at the start of messages of one row each; returns how many bytes are done with.
+    pub fn decode_messages(&mut self, messages: &[u8], batches: &mut Batches) -> Result<usize> {
+        let between_rows = !self.in_header && self.skip == 0 && !self.straddles && !self.ended;
+        match self.plain.as_ref().filter(|_| between_rows) {
+            Some(plain) => {
+                let (rows, bytes) = plain.read_messages(messages, batches)?;
+                self.lines += rows;
+                Ok(bytes)
+            }
+            None => Ok(0),
+        }
+    }
+
     /// The length of the row at the start of `data`, `None` when it is not all there.
     #[inline]
     fn row(&mut self, data: &[u8], at_end: bool, batches: &mut Batches) -> Result<Option<usize>> {

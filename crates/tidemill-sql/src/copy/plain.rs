@@ -1,9 +1,11 @@
 //! The usual rows of the binary format, read by columns: all values there, and each of its type's one width.
 //!
 //! Such rows are all of one length, with the same bytes between the values. Once these have been compared, the values of
-//! a column are at equal distances, and to read them takes no branch. A row that is not plain is read by `binary.rs`.
+//! a column are at equal distances, and to read them takes no branch. A server sends each row in a message, whose head is
+//! the same as well. A row that is not plain is read by `binary.rs`.
 
 use super::batch::Batches;
+use super::message;
 use crate::Result;
 use crate::value::ColumnBuilder;
 
@@ -14,6 +16,8 @@ const ROWS_AT_ONCE: usize = 256;
 
 pub(super) struct PlainRows {
     row_bytes: usize,
+    /// Of a message that holds one row.
+    message_head: [u8; message::HEAD_BYTES],
     /// The number of fields, as a row begins.
     count: [u8; 2],
     fields: Vec<Field>,
@@ -37,22 +41,41 @@ impl PlainRows {
             fields.push(Field { at: row_bytes, length: (width as u32).to_be_bytes() });
             row_bytes += LENGTH_BYTES + width;
         }
-        Some(Self { row_bytes, count, fields })
+        // The length counts itself.
+        let [a, b, c, d] = u32::try_from(row_bytes + LENGTH_BYTES).ok()?.to_be_bytes();
+        Some(Self { row_bytes, message_head: [message::COPY_DATA, a, b, c, d], count, fields })
     }
 
     /// Reads rows from the start of `data`: how many, and the bytes they took.
     pub fn read(&self, data: &[u8], batches: &mut Batches) -> Result<(u64, usize)> {
+        self.read_behind([], data, batches)
+    }
+
+    /// As [`PlainRows::read`], from messages of one row each.
+    pub fn read_messages(&self, messages: &[u8], batches: &mut Batches) -> Result<(u64, usize)> {
+        self.read_behind(self.message_head, messages, batches)
+    }
+
+    /// Reads rows that have all the same before them.
+    fn read_behind<const HEAD: usize>(
+        &self,
+        head: [u8; HEAD],
+        data: &[u8],
+        batches: &mut Batches,
+    ) -> Result<(u64, usize)> {
+        let stride = HEAD + self.row_bytes;
         let (mut rows, mut at) = (0, 0);
         loop {
             let wanted = batches.rows_left().min(ROWS_AT_ONCE);
-            let found = data[at..].chunks_exact(self.row_bytes).take(wanted);
-            let found = found.take_while(|row| self.is_plain(row)).count();
+            let found = data[at..].chunks_exact(stride).take(wanted);
+            let is_plain = |row: &&[u8]| row.first_chunk() == Some(&head) && self.is_plain(&row[HEAD..]);
+            let found = found.take_while(is_plain).count();
             if found == 0 {
                 return Ok((rows, at));
             }
-            let end = at + found * self.row_bytes;
+            let end = at + found * stride;
             for (column, field) in batches.columns.iter_mut().zip(&self.fields) {
-                column.append_plain(data[at..end].chunks_exact(self.row_bytes), field.at + LENGTH_BYTES);
+                column.append_plain(data[at..end].chunks_exact(stride), HEAD + field.at + LENGTH_BYTES);
             }
             batches.rows_done(found)?;
             rows += found as u64;

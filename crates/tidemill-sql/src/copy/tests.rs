@@ -9,6 +9,7 @@ use crate::types::Scalar;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
+use super::binary::SIGNATURE;
 use super::*;
 use crate::value::tests::{all_types, context, random_column, seed};
 
@@ -575,5 +576,50 @@ fn messages_may_end_anywhere_in_a_row() {
         decoder.push_messages(&messages).unwrap();
         let decoded = decoder.finish().unwrap().unwrap();
         assert_eq!(encode(&CopyFormat::Binary, &types, &[decoded]), data);
+    }
+}
+
+/// Rows come as a server sends them, one a message; some are not plain, and some messages hold more or less than a row.
+#[test]
+fn rows_in_messages_are_read_as_they_are_alone() {
+    let mut random = StdRng::seed_from_u64(seed());
+    let types = [INT, FLOAT];
+    for batch_rows in [1, 7, 300, 10_000] {
+        let header = [&SIGNATURE[..], &[0; 8]].concat();
+        let mut parts = vec![header];
+        for i in 0..2_000_i32 {
+            let mut row = vec![0, 2, 0, 0, 0, 4];
+            row.extend(i.to_be_bytes());
+            match random.random_bool(0.01) {
+                true => row.extend((-1_i32).to_be_bytes()),
+                false => row.extend([&[0, 0, 0, 8][..], &(f64::from(i) / 8.0).to_be_bytes()].concat()),
+            }
+            match random.random_range(0..100) {
+                0 => parts.extend([row[..5].to_vec(), row[5..].to_vec()]),
+                1 => parts.last_mut().unwrap().extend(row),
+                _ => parts.push(row),
+            }
+        }
+        parts.push(vec![0xff, 0xff]);
+        let message = |part: &Vec<u8>| [&b"d"[..], &(part.len() as u32 + 4).to_be_bytes(), part].concat();
+        let columns = columns(&types);
+        let new = || CopyDecoder::with_batch_rows(&CopyFormat::Binary, &columns, "s", &context(), batch_rows);
+        let taken = |mut decoder: CopyDecoder| {
+            let mut batches = Vec::new();
+            while let Some(batch) = decoder.finish().unwrap() {
+                batches.push(batch);
+            }
+            (decoder.rows(), batches)
+        };
+        let (mut alone, mut in_messages) = (new(), new());
+        for part in &parts {
+            alone.push(part).unwrap();
+        }
+        for messages in parts.chunks(random.random_range(1..500)) {
+            in_messages.push_messages(&messages.iter().flat_map(message).collect::<Vec<_>>()).unwrap();
+        }
+        let (rows, batches) = taken(in_messages);
+        assert_eq!(rows, 2_000);
+        assert_eq!((rows, batches), taken(alone));
     }
 }
