@@ -350,6 +350,11 @@ pub trait Connector: Send + Sync + fmt::Debug {
         None
     }
 
+    /// Why nothing can be asked of the server now, if that is known.
+    fn absence(&self) -> Option<SqlError> {
+        None
+    }
+
     /// Whether rows can be added to its tables.
     fn is_writable(&self) -> bool {
         false

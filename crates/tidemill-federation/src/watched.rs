@@ -10,9 +10,9 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::stream::{self, StreamExt};
-use tidemill_sql::Result;
 use tidemill_sql::planner::plan_error;
 use tidemill_sql::statement::ImportSelection;
+use tidemill_sql::{Result, SqlError};
 
 use crate::connector::{
     Answer, Capabilities, Connector, ImportedTable, Insertion, RemoteQuery, TableFacts, Writer,
@@ -121,6 +121,10 @@ impl Connector for Watched {
 
     fn address(&self) -> Option<String> {
         self.connector.address()
+    }
+
+    fn absence(&self) -> Option<SqlError> {
+        self.health.down()
     }
 
     fn is_writable(&self) -> bool {

@@ -6,6 +6,7 @@
 pub mod expression;
 mod node;
 pub mod view;
+pub mod write;
 
 use std::sync::Arc;
 
@@ -75,30 +76,42 @@ impl<'p> Place<'p> {
     }
 }
 
+/// A node at some depth.
+pub fn head(depth: usize, title: &str) -> String {
+    match depth {
+        0 => title.to_string(),
+        _ => format!("{}->  {title}", " ".repeat(6 * depth - 4)),
+    }
+}
+
+/// What is told of the node at this depth.
+pub fn property(depth: usize, name: &str, value: &str) -> String {
+    format!("{}{name}: {value}", " ".repeat(6 * depth + 2))
+}
+
 impl Explain<'_> {
-    pub fn lines(&self, plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
+    pub fn lines(&self, plan: &Arc<dyn ExecutionPlan>, depth: usize) -> Vec<String> {
         let mut lines = Vec::new();
-        self.add(&Place::of(plan), 0, &mut lines);
+        self.add(&Place::of(plan), depth, &mut lines);
         lines
     }
 
     fn add(&self, place: &Place<'_>, depth: usize, lines: &mut Vec<String>) {
         let Node { title, mut properties, children } = Node::of(place.plan, self.views);
         self.add_sent(place.plan, &mut properties);
-        let arrow = if depth == 0 { String::new() } else { format!("{}->  ", " ".repeat(6 * depth - 4)) };
-        lines.push(format!("{arrow}{title}{}{}", self.estimate(place), self.measured(place)));
-        let indent = " ".repeat(6 * depth + 2);
+        lines.push(head(depth, &format!("{title}{}{}", self.estimate(place), self.measured(place))));
         if self.options.verbose {
             let output = place.output();
             if !output.is_empty() {
-                lines.push(format!("{indent}Output: {}", output.join(", ")));
+                lines.push(property(depth, "Output", &output.join(", ")));
             }
         }
-        lines.extend(properties.iter().map(|(name, value)| format!("{indent}{name}: {value}")));
+        lines.extend(properties.iter().map(|(name, value)| property(depth, name, value)));
         if !place.filters.is_empty() {
             let all: Vec<_> = place.filters.iter().rev().map(|filter| text(filter)).collect();
-            lines.push(format!("{indent}Filter: {}", all.join(" AND ")));
-            lines.extend(self.removed(place).map(|rows| format!("{indent}Rows Removed by Filter: {rows}")));
+            lines.push(property(depth, "Filter", &all.join(" AND ")));
+            let removed = self.removed(place).map(|rows| rows.to_string());
+            lines.extend(removed.map(|rows| property(depth, "Rows Removed by Filter", &rows)));
         }
         for child in children {
             self.add(&Place::of(child), depth + 1, lines);

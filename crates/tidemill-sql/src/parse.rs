@@ -8,6 +8,7 @@ mod comment;
 mod conflict;
 mod copy;
 mod cursor;
+mod dialect;
 mod explain;
 pub mod foreign;
 mod migrate;
@@ -19,7 +20,6 @@ mod table;
 mod token;
 
 use sqlparser::ast;
-use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer};
@@ -28,14 +28,13 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::name;
 use crate::statement::{Name, Parsed, Statement};
 use crate::types::Type;
+use dialect::Bounded;
 use position::Positions;
 
 /// Longest text of a query string, in bytes.
 pub const TEXT_BYTES_MAX: usize = 64 << 20;
 /// Depth of nested expressions and subqueries.
 const NESTING_MAX: usize = 128;
-
-static DIALECT: PostgreSqlDialect = PostgreSqlDialect {};
 
 /// Parses all statements of a string; empty ones vanish.
 pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
@@ -53,8 +52,9 @@ pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
         ));
     }
     let positions = Positions::new(sql);
-    let tokens =
-        Tokenizer::new(&DIALECT, sql).tokenize_with_location().map_err(|e| positions.tokenizer_error(&e))?;
+    let tokens = Tokenizer::new(&dialect::POSTGRESQL, sql)
+        .tokenize_with_location()
+        .map_err(|e| positions.tokenizer_error(&e))?;
     let mut statements = Vec::new();
     for part in tokens.split(|t| t.token == Token::SemiColon) {
         let is_code = |t: &TokenWithSpan| !matches!(t.token, Token::Whitespace(_) | Token::EOF);
@@ -66,7 +66,9 @@ pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
         let start = positions.char_at(part[0].span.start);
         let part = collate::with_collations_first(token::scanned(part, &positions)?);
         let part = node::without_node_filters(conflict::with_conflict_told(part));
-        let parsed = StatementParser::new(&positions, &part).parse().map_err(|e| e.moved_by(start))?;
+        let dialect = Bounded::of(part.len());
+        let parser = StatementParser::new(&positions, &part, &dialect);
+        let parsed = parser.parse().map_err(|e| e.moved_by(start))?;
         statements.push(Parsed { offset: start, ..parsed });
     }
     Ok(statements)
@@ -128,7 +130,7 @@ pub fn select_of(expressions: impl IntoIterator<Item = ast::Expr>) -> Result<ast
 /// tokens are given as if the statement were one line, so that each span in the tree is a position as well.
 struct StatementParser<'a> {
     positions: Positions<'a>,
-    parser: Parser<'static>,
+    parser: Parser<'a>,
     /// Characters of the statement.
     end: usize,
 }
@@ -136,7 +138,7 @@ struct StatementParser<'a> {
 type Step<T> = std::result::Result<T, ParserError>;
 
 impl<'a> StatementParser<'a> {
-    fn new(positions: &Positions<'a>, tokens: &[TokenWithSpan]) -> Self {
+    fn new(positions: &Positions<'a>, tokens: &[TokenWithSpan], dialect: &'a Bounded) -> Self {
         // Some tokens stand in another order than they were written in.
         let start = tokens.iter().map(|token| positions.char_at(token.span.start)).min().unwrap_or(0);
         let end = tokens.iter().map(|token| positions.char_at(token.span.end)).max().unwrap_or(start);
@@ -145,7 +147,7 @@ impl<'a> StatementParser<'a> {
             token: token.token.clone(),
             span: Span { start: place(token.span.start), end: place(token.span.end) },
         });
-        let parser = Parser::new(&DIALECT)
+        let parser = Parser::new(dialect)
             .with_recursion_limit(NESTING_MAX)
             .with_tokens_with_locations(tokens.collect());
         Self { positions: Positions::of_line(positions.slice(start, end)), parser, end: end - start }
@@ -214,7 +216,7 @@ impl<'a> StatementParser<'a> {
         self.positions.parser_error(error, self.end)
     }
 
-    fn run<T>(&mut self, step: impl FnOnce(&mut Parser<'static>) -> Step<T>) -> Result<T> {
+    fn run<T>(&mut self, step: impl FnOnce(&mut Parser<'a>) -> Step<T>) -> Result<T> {
         step(&mut self.parser).map_err(|e| self.positions.parser_error(&e, self.end))
     }
 

@@ -28,6 +28,7 @@ mod membership;
 mod merged_column;
 mod name;
 mod named_window;
+mod nesting;
 mod null_safe_join;
 mod obstacle;
 pub mod parameter;

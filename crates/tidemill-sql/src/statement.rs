@@ -72,9 +72,10 @@ pub enum Statement {
         /// `None` takes the comment away.
         text: Option<String>,
     },
+    /// Of a query, or of an INSERT, UPDATE or DELETE.
     Explain {
         options: ExplainOptions,
-        query: Box<ast::Query>,
+        statement: Box<ast::Statement>,
     },
     ExplainContinuousView {
         verbose: bool,

@@ -43,7 +43,7 @@ fn finish(view: &ContinuousView, verbose: bool, lines: &mut Vec<String>) {
     let options = ExplainOptions { verbose, costs: false, ..ExplainOptions::default() };
     let explain = Explain { options, views: &|_| None, began: None, nodes: None };
     lines.push("  Finish".into());
-    lines.extend(explain.lines(&view.view.plan.finish).into_iter().map(|line| format!("    {line}")));
+    lines.extend(explain.lines(&view.view.plan.finish, 0).into_iter().map(|line| format!("    {line}")));
 }
 
 fn state(view: &ContinuousView, verbose: bool, lines: &mut Vec<String>) {

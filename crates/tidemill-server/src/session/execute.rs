@@ -109,8 +109,8 @@ impl Session {
             Statement::Execute { name, arguments } => {
                 Box::pin(self.execute_sql(wire, &name, &arguments)).await
             }
-            Statement::Explain { options, query } => {
-                Ok(Box::pin(self.explain(options, query, &text, values)).await)
+            Statement::Explain { options, statement } => {
+                Ok(Box::pin(self.explain(options, &statement, &text, values)).await)
             }
             Statement::DeclareCursor(declare) => Ok(Box::pin(self.declare(declare, text, values)).await),
             Statement::Migrate(migrate) => Box::pin(self.migrate(wire, migrate)).await,

@@ -8,7 +8,7 @@ use tidemill_federation::change::{self, Verb};
 use tidemill_federation::multi_tenant::URL;
 use tidemill_federation::write::Writing;
 use tidemill_sql::insert::{InsertParts, is_default};
-use tidemill_sql::{Result, SqlError, SqlState, parse};
+use tidemill_sql::{Result, SqlError, SqlState, parse, planner};
 
 use super::Session;
 use super::execute::Outcome;
@@ -88,15 +88,14 @@ impl Session {
         writing.finish().await.map(Some)
     }
 
-    /// UPDATE and DELETE of a foreign table, which its servers carry out.
-    pub(super) async fn modify_foreign(
+    /// What the servers of a foreign table are told by an UPDATE or a DELETE.
+    pub(super) async fn foreign_changes(
         &mut self,
         change: &Change<'_>,
         target: &ForeignTarget,
         text: &str,
         values: Vec<ScalarValue>,
-    ) -> Result<Outcome> {
-        self.refuse_read_only(change.verb)?;
+    ) -> Result<Vec<change::Change>> {
         check_updatable(&self.server.catalog, &target.table, change.verb)?;
         let (query, names) = change.foreign(target)?;
         // What is to be changed is found where it is.
@@ -108,10 +107,21 @@ impl Session {
             _ => Verb::Update(names),
         };
         let name = &target.table.object.name;
-        let changes =
-            change::on_servers(&physical, &verb).ok_or_else(|| cannot_be_left(change.verb, name))?;
+        change::on_servers(&physical, &verb).ok_or_else(|| cannot_be_left(change.verb, name))
+    }
+
+    /// UPDATE and DELETE of a foreign table, which its servers carry out.
+    pub(super) async fn modify_foreign(
+        &mut self,
+        change: &Change<'_>,
+        target: &ForeignTarget,
+        text: &str,
+        values: Vec<ScalarValue>,
+    ) -> Result<Outcome> {
+        self.refuse_read_only(change.verb)?;
+        let changes = self.foreign_changes(change, target, text, values).await?;
         let returned = change.returned(target);
-        let mut writing = self.within_block(Writing::changing(name, &changes));
+        let mut writing = self.within_block(Writing::changing(&target.table.object.name, &changes));
         if let Some(returned) = &returned {
             writing = self.returning(writing, returned, text).await?;
         }
@@ -165,7 +175,7 @@ impl Change<'_> {
                 true => parse::parse_expr("NULL")?,
                 false => assignment.value.clone(),
             };
-            let expr = parse::cast_of(value, *ty)?;
+            let expr = planner::assigned(value, *ty, columns[*place].0);
             let alias = ast::Ident::with_quote('"', format!("new value {i}"));
             select.projection.push(SelectItem::ExprWithAlias { expr, alias });
         }

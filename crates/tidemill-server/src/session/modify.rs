@@ -52,7 +52,7 @@ pub(super) struct Change<'a> {
 }
 
 /// What it is done to.
-enum Changed {
+pub(super) enum Changed {
     Table(Arc<Table>),
     Foreign(ForeignTarget),
 }
@@ -145,7 +145,7 @@ impl Session {
 }
 
 impl<'a> Change<'a> {
-    fn new(statement: &'a ast::Statement) -> Result<Self> {
+    pub(super) fn new(statement: &'a ast::Statement) -> Result<Self> {
         match statement {
             ast::Statement::Update(update) => Self::of_update(update),
             ast::Statement::Delete(delete) => Self::of_delete(delete),
@@ -181,7 +181,7 @@ impl<'a> Change<'a> {
         Ok(Change { verb: "DELETE", relation, selection, assignments: None, returning })
     }
 
-    fn table(&self, session: &Session) -> Result<Changed> {
+    pub(super) fn table(&self, session: &Session) -> Result<Changed> {
         let TableFactor::Table { name, .. } = &self.relation.relation else {
             return Err(SqlError::syntax(format!("{} is of a table", self.verb)).with_position(1));
         };
@@ -212,7 +212,7 @@ impl<'a> Change<'a> {
     }
 
     /// The columns that are assigned to, from 0.
-    fn places(&self, table: &Table) -> Result<Vec<Place>> {
+    pub(super) fn places(&self, table: &Table) -> Result<Vec<Place>> {
         let columns: Vec<_> = table.object.columns.iter().map(|c| (c.name.as_str(), c.ty)).collect();
         self.places_among(&table.object.name, &columns)
     }
@@ -242,7 +242,7 @@ impl<'a> Change<'a> {
     }
 
     /// The query that gives the table's columns, whether the row is meant, and the new values.
-    fn query(&self, table: &Table, places: &[Place]) -> Result<Box<ast::Query>> {
+    pub(super) fn query(&self, table: &Table, places: &[Place]) -> Result<Box<ast::Query>> {
         let meant = match self.selection {
             Some(condition) => Expr::IsTrue(Box::new(Expr::Nested(Box::new(condition.clone())))),
             None => parse::parse_expr("TRUE")?,
@@ -282,7 +282,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    fn check_types(&self, table: &Table, places: &[Place], types: &[Type]) -> Result<()> {
+    pub(super) fn check_types(&self, table: &Table, places: &[Place], types: &[Type]) -> Result<()> {
         let new = types.len() - places.len();
         let values = self.assignments.unwrap_or_default().iter().zip(places).zip(&types[new..]);
         for ((assignment, (place, ty)), from) in values {

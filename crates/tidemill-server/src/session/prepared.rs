@@ -145,8 +145,9 @@ impl Session {
                     Ok((Body::Query(Box::new(PreparedQuery::new(plan))), types))
                 }
             },
-            Statement::Explain { query, .. } => {
-                let types = self.query_types(query, &parsed.text).await?;
+            Statement::Explain { statement, .. } => {
+                let query = self.planned_query(statement, &parsed.text).await?;
+                let types = self.query_types(&query, &parsed.text).await?;
                 Ok((Body::Command(Some(text_schema(&[COLUMN]))), types))
             }
             Statement::DeclareCursor(declare) => {

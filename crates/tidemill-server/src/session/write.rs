@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::Schema;
 use datafusion::common::ScalarValue;
 use futures::StreamExt;
 use sqlparser::ast;
@@ -130,6 +131,14 @@ impl Session {
         Ok(answer.unwrap_or_else(|| inserted(rows)))
     }
 
+    /// The query of an INSERT as it is planned; an error if a value of VALUES can't be one of its column.
+    pub(super) fn insert_source(&self, parts: &InsertParts<'_>, target: &Target) -> Result<Box<ast::Query>> {
+        let columns = target.columns(&parts.columns)?;
+        target.check_literals(&parts.source, &columns, &self.context())?;
+        let source = target.source(Cow::Borrowed(parts.source.as_ref()), &columns)?;
+        Ok(Box::new(source.into_owned()))
+    }
+
     /// How many rows the query has.
     async fn insert_query(
         &mut self,
@@ -139,40 +148,57 @@ impl Session {
         text: &str,
         values: Vec<ScalarValue>,
     ) -> Result<usize> {
-        let columns = target.columns(&parts.columns)?;
+        let source = self.insert_source(parts, target)?;
+        let mut running = self.run_query(&ast::Statement::Query(source), text, values).await?;
+        let wanted = written(parts, target, &running.schema)?;
         let (context, vars) = (self.context(), self.vars());
-        target.check_literals(&parts.source, &columns, &context)?;
-        let source = target.source(Cow::Borrowed(parts.source.as_ref()), &columns)?;
-        let statement = ast::Statement::Query(Box::new(source.into_owned()));
-        let mut running = self.run_query(&statement, text, values).await?;
-        let width = running.schema.fields().len();
-        if width > columns.len() {
-            return Err(SqlError::syntax("INSERT has more expressions than target columns"));
-        }
-        let mut wanted = Vec::new();
-        for (i, (column, field)) in columns.iter().zip(running.schema.fields()).enumerate() {
-            let Some((place, to)) = *column else { continue };
-            let (name, from) = (target.column_name(place), Type::of_field(field)?);
-            if !is_readable(field.data_type(), from) {
-                check_assignable(name, to, from, position_of_item(&parts.source, i))?;
-            }
-            wanted.push((i, place, name, (from, to)));
-        }
-        let fill = self.fill(target, |place| wanted.iter().any(|column| column.1 == place)).await?;
+        let fill = self.fill(target, |place| wanted.iter().any(|column| column.place == place)).await?;
         let relation = target.stream().object.name.as_str();
         let assign = Assign { relation, context: &context, vars: &vars };
         let mut rows = 0;
         while let Some(batch) = running.stream.next().await {
             let batch = batch.map_err(plan_error)?;
             let mut arrays = vec![None; target.stream().width()];
-            for &(i, place, name, types) in &wanted {
-                arrays[place] = Some(assign.column(name, batch.column(i), types, rows)?);
+            for &Written { item, place, name, types } in &wanted {
+                arrays[place] = Some(assign.column(name, batch.column(item), types, rows)?);
             }
             let events = self.events(target, &fill, arrays, batch.num_rows(), self.began_us)?;
             rows += self.write_rows_of(writing, target, events).await?;
         }
         Ok(rows)
     }
+}
+
+/// A column that an INSERT writes.
+pub(super) struct Written<'a> {
+    /// Of the query.
+    item: usize,
+    place: usize,
+    pub(super) name: &'a str,
+    /// Of the query's column, and of the target's.
+    types: (Type, Type),
+}
+
+/// What becomes of the columns of an INSERT's query; an error if that cannot be.
+pub(super) fn written<'a>(
+    parts: &InsertParts<'_>,
+    target: &'a Target,
+    schema: &Schema,
+) -> Result<Vec<Written<'a>>> {
+    let columns = target.columns(&parts.columns)?;
+    if schema.fields().len() > columns.len() {
+        return Err(SqlError::syntax("INSERT has more expressions than target columns"));
+    }
+    let mut written = Vec::new();
+    for (item, (column, field)) in columns.iter().zip(schema.fields()).enumerate() {
+        let Some((place, to)) = *column else { continue };
+        let (name, from) = (target.column_name(place), Type::of_field(field)?);
+        if !is_readable(field.data_type(), from) {
+            check_assignable(name, to, from, position_of_item(&parts.source, item))?;
+        }
+        written.push(Written { item, place, name, types: (from, to) });
+    }
+    Ok(written)
 }
 
 /// Refuses more than what a transaction may keep in memory.

@@ -1,4 +1,4 @@
-//! EXPLAIN of a query or of a continuous view.
+//! EXPLAIN of a query, of what writes rows, or of a continuous view.
 
 use sqlparser::ast;
 use sqlparser::tokenizer::Token;
@@ -31,7 +31,19 @@ impl StatementParser<'_> {
         }
         let position = self.next_position();
         match self.run(|p| p.parse_statement())? {
-            ast::Statement::Query(query) => Ok(Statement::Explain { options, query }),
+            query @ ast::Statement::Query(_) => {
+                Ok(Statement::Explain { options, statement: Box::new(query) })
+            }
+            write @ (ast::Statement::Insert(_) | ast::Statement::Update(_) | ast::Statement::Delete(_)) => {
+                if options.analyze {
+                    return Err(SqlError::unsupported(
+                        "EXPLAIN ANALYZE of what writes rows is not supported",
+                    )
+                    .with_position(position)
+                    .with_hint("EXPLAIN shows where it writes; EXPLAIN ANALYZE is of queries."));
+                }
+                Ok(Statement::Explain { options, statement: Box::new(write) })
+            }
             other => {
                 let text = other.to_string();
                 let word = text.split_whitespace().next().unwrap_or_default().to_uppercase();

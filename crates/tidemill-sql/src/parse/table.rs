@@ -3,7 +3,8 @@
 use sqlparser::dialect::{Dialect, Precedence};
 use sqlparser::tokenizer::Token;
 
-use super::{DIALECT, StatementParser};
+use super::StatementParser;
+use super::dialect::POSTGRESQL;
 use crate::error::{Result, SqlError};
 use crate::statement::{ColumnDefault, CreateTable, CreateTableAs, Statement, TableColumn};
 
@@ -148,7 +149,7 @@ impl StatementParser<'_> {
     fn default(&mut self) -> Result<ColumnDefault> {
         let position = self.next_position();
         // PostgreSQL's b_expr: what binds less than a comparison needs parentheses, so that NOT NULL can follow.
-        self.run(|p| p.parse_subexpr(DIALECT.prec_value(Precedence::Is)))?;
+        self.run(|p| p.parse_subexpr(POSTGRESQL.prec_value(Precedence::Is)))?;
         let text = self.positions.slice(position - 1, self.next_position() - 1).trim_end().to_string();
         Ok(ColumnDefault { text, position })
     }

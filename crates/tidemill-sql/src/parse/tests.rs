@@ -386,3 +386,30 @@ fn tables_are_migrated() {
     assert_eq!(error("MIGRATE TABLE t REPLACE TO u SERVER a").0, "syntax error at or near \"TO\"");
     assert_eq!(error("MIGRATE TABLE t SERVER").0, "syntax error at end of input");
 }
+
+/// What the parser reads twice where it is nested, it would read 2^n times.
+#[test]
+fn what_is_nested_is_read_once() {
+    let nested = |open: &str, inner: &str, close: &str| {
+        format!("SELECT {}{inner}{}", open.repeat(30), close.repeat(30))
+    };
+    let well =
+        [("f(", "1", ")"), ("coalesce(a, ", "b", ")"), ("replace(", "x", ", 'a', 'b')"), ("ROW(", "1", ")")];
+    for (open, inner, close) in well {
+        let sql = nested(open, inner, close);
+        assert!(parse(&sql).is_ok(), "{sql}");
+    }
+    // An error further in sends the parser back at each level: the work has a limit then.
+    let badly = [
+        ("f(", "1", ""),
+        ("CAST(", "1", ""),
+        ("sum(Y (", "1", ""),
+        ("CASE WHEN true THEN ", "1", ""),
+        ("ceil(", ") )", ")"),
+    ];
+    for (open, inner, close) in badly {
+        let sql = nested(open, inner, close);
+        let state = parse(&sql).unwrap_err().state;
+        assert!([SqlState::SYNTAX_ERROR, SqlState::STATEMENT_TOO_COMPLEX].contains(&state), "{sql}");
+    }
+}

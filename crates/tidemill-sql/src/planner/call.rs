@@ -165,12 +165,6 @@ fn positional(function: &str, args: Vec<FunctionArg>) -> Result<Vec<Expr>> {
     const MAKE_INTERVAL: [&str; 7] = ["years", "months", "weeks", "days", "hours", "mins", "secs"];
     let mut out = vec![];
     for arg in args {
-        let arg = match arg {
-            FunctionArg::ExprNamed { name: Expr::Identifier(name), arg, operator } => {
-                FunctionArg::Named { name, arg, operator }
-            }
-            other => other,
-        };
         match arg {
             FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => out.push(expr),
             FunctionArg::Named { name, arg: FunctionArgExpr::Expr(expr), .. }

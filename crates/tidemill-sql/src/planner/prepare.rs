@@ -12,6 +12,7 @@ use super::construct::{
     between, binary, boolean, case, in_list, interval_literal, like, number, plain_operator, qualify,
     restore_ordinal, subscripts, syntax_call, unary,
 };
+use super::nesting::Nesting;
 use super::place::{self, Text};
 use super::{
     allowed, array_subquery, clause, distinct_from, foreign_clause, marker, membership, merged_column, name,
@@ -50,7 +51,8 @@ pub fn prepare_expr(expr: &mut Expr, state: &SessionState) -> Result<()> {
 
 fn run(node: &mut impl Walk, state: &SessionState, text: &str, parameters: &[Option<Type>]) -> Result<()> {
     distinct_from::rewrite(node);
-    match walk_mut(node, &mut Rewriter { state, text: Text::new(text), parameters }) {
+    let nesting = Nesting::default();
+    match walk_mut(node, &mut Rewriter { state, text: Text::new(text), parameters, nesting }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
     }
@@ -60,12 +62,16 @@ pub(super) struct Rewriter<'a> {
     pub(super) state: &'a SessionState,
     text: Text<'a>,
     parameters: &'a [Option<Type>],
+    nesting: Nesting,
 }
 
 impl VisitorMut for Rewriter<'_> {
     type Break = Box<SqlError>;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
+        if let Err(error) = self.nesting.enter(query) {
+            return ControlFlow::Break(Box::new(error));
+        }
         merged_column::rewrite_order(query);
         control(
             foreign_clause::query(query, &self.text)
@@ -125,6 +131,7 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
+        self.nesting.leave();
         if let SetExpr::Values(values) = &mut *query.body {
             values::unify_columns(values);
         }
@@ -135,7 +142,10 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
-        control(foreign_clause::factor(factor, &self.text).and_then(|()| table_function::rewrite(factor)))
+        let rewritten =
+            foreign_clause::factor(factor, &self.text).and_then(|()| table_function::rewrite(factor));
+        self.nesting.factor(factor);
+        control(rewritten)
     }
 
     fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {

@@ -1,6 +1,7 @@
 //! Rows that are written to foreign tables, and which node gets them.
 
 use std::io::Write;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::SinkExt;
@@ -230,4 +231,94 @@ async fn a_dead_node_gets_no_rows() {
     let warning = &answer.notices[0];
     assert_eq!((warning.get('S'), warning.get('M')), ("WARNING", "node of table \"m\" not changed: /n2/"));
     proxy.set(Mode::Pass);
+}
+
+/// As PostgreSQL assigns, which is less than a cast does.
+#[tokio::test]
+async fn new_values_are_assigned() {
+    let Some(setting) = start().await else { return };
+    let Setting { remote, client, .. } = &setting;
+    remote.batch_execute("ALTER TABLE n1.m ADD short varchar(3); INSERT INTO n1.m VALUES (7)").await.unwrap();
+    client.batch_execute("ALTER FOREIGN TABLE t1 ADD COLUMN short varchar(3)").await.unwrap();
+    client.batch_execute("UPDATE t1 SET label = 5, short = 'abc  ', v = 2.5::numeric").await.unwrap();
+    assert_eq!(rows(remote, "SELECT id, name, v, short FROM n1.m").await, [["7", "5", "2.5", "abc"]]);
+    client.batch_execute("UPDATE t1 SET id = 8.5, n = id, label = id").await.unwrap();
+    assert_eq!(rows(remote, "SELECT id, n, name FROM n1.m").await, [["9", "7", "7"]]);
+    assert_eq!(failure(client, "UPDATE t1 SET short = 'abcd'").await.0, "22001");
+    assert_eq!(failure(client, "UPDATE t1 SET id = label").await.0, "42804");
+    assert_eq!(failure(client, "UPDATE t1 SET at = 1").await.0, "42804");
+    assert_eq!(rows(remote, "SELECT id, short FROM n1.m").await, [["9", "abc"]]);
+}
+
+/// The lines of EXPLAIN.
+async fn explained(client: &Client, sql: &str) -> String {
+    let lines = rows(client, &format!("EXPLAIN (COSTS OFF) {sql}")).await;
+    lines.into_iter().map(|line| line[0].clone() + "\n").collect()
+}
+
+#[tokio::test]
+async fn explain_shows_where_rows_go() {
+    let Some(setting) = start().await else { return };
+    let Setting { remote, proxy, client, .. } = &setting;
+    let all = [
+        (
+            "INSERT INTO t1 (id) SELECT generate_series(1, 9)",
+            "Foreign Insert on t1
+  Remote Table: \"n1\".\"m\"
+  ->  Unnest
+        ->  Result
+",
+        ),
+        (
+            "INSERT INTO m IN ('/n1/', '/n3/') (id) SELECT x FROM generate_series(1, 9) AS x WHERE x > 3",
+            "Insert on m
+  Routing: rows in turn
+  ->  Foreign Insert on \"n1.m\"
+        Node: /n1/
+        Remote Table: \"n1\".\"m\"
+  ->  Foreign Insert on \"n3.m\"
+        Node: /n3/
+        Remote Table: \"n3\".\"m\"
+  ->  Function Scan on generate_series
+        Filter: (int4(value) > 3)
+",
+        ),
+        (
+            "UPDATE t1 SET v = v + 1, label = NULL WHERE id = 7",
+            "Foreign Update on t1
+  Remote SQL: UPDATE \"n1\".\"m\" SET \"v\" = (\"v\" + '1'::double precision), \"name\" = NULL::text WHERE (\"id\" = 7)
+",
+        ),
+        (
+            "DELETE FROM m WHERE __spd_url <> '/n2/' AND name = 'x' RETURNING id",
+            "Delete on m
+  ->  Foreign Delete on \"n1.m\"
+        Node: /n1/
+        Remote SQL: DELETE FROM \"n1\".\"m\" WHERE (\"name\" = 'x'::text)
+  ->  Foreign Delete on \"n3.m\"
+        Node: /n3/
+        Remote SQL: DELETE FROM \"n3\".\"m\" WHERE (\"name\" = 'x'::text)
+",
+        ),
+        ("DELETE FROM m WHERE false", "Delete on m\n"),
+    ];
+    for (sql, expected) in all {
+        assert_eq!(explained(client, sql).await, expected, "{sql}");
+    }
+    let by_node = explained(client, "INSERT INTO m (id, __spd_url) VALUES (1, '/n2/')").await;
+    assert!(by_node.contains("\n  Routing: by __spd_url, other rows in turn\n"), "{by_node}");
+    proxy.set(Mode::Refuse);
+    client.execute("INSERT INTO m IN ('/n2/') (id) VALUES (1)", &[]).await.unwrap_err();
+    let state = "SELECT state FROM tidemill.nodes WHERE server = 'n2'";
+    while rows(client, state).await != [["down"]] {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let of_dead = explained(client, "UPDATE m SET v = 1").await;
+    assert_eq!(of_dead.matches("Not Written: ").count(), 1, "{of_dead}");
+    let of_dead = explained(client, "INSERT INTO m (id) VALUES (1)").await;
+    assert_eq!(of_dead.matches("Not Written: connection to server").count(), 1, "{of_dead}");
+    assert_eq!(failure(client, "EXPLAIN INSERT INTO m (id) VALUES ('x')").await.0, "22P02");
+    assert_eq!(failure(client, "EXPLAIN UPDATE m SET v = now()").await.0, "42804");
+    assert_eq!(failure(client, "EXPLAIN ANALYZE DELETE FROM m").await.0, "0A000");
+    assert_eq!(counts(remote).await, ["0", "0", "0"]);
 }
