@@ -26,6 +26,7 @@ use crate::transaction::{Transaction, Transactions};
 /// A table that can be written to, and its node.
 #[derive(Debug, Clone)]
 pub struct Target {
+    pub server: String,
     /// As in the column that tells the node: `/north/`.
     pub node: String,
     pub table: Arc<TableDefinition>,
@@ -221,6 +222,7 @@ impl Writing {
     /// For statements that change rows.
     pub fn changing(table: &str, changes: &[Change]) -> Self {
         let target = |change: &Change| Target {
+            server: change.server.clone(),
             node: change.node(),
             table: Arc::clone(&change.table),
             connector: Arc::clone(&change.connector),

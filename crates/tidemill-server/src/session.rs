@@ -1,5 +1,6 @@
 //! A session: one connection's settings, transaction, statements and portals, and the loop that serves it.
 
+mod asked;
 mod auth;
 mod command;
 mod copy;
@@ -53,6 +54,7 @@ use crate::server::Server;
 use crate::settings::{InsertLevel, SessionSettings};
 use crate::system::{SessionInfo, Snapshots};
 
+use asked::Asked;
 use auth::Opened;
 use execute::Step;
 use interrupt::Interrupt;
@@ -90,6 +92,7 @@ pub struct Session {
     reading: Vec<Weak<Nodes>>,
     /// What the statement has left out, besides.
     missing: Vec<SqlError>,
+    asked: Asked,
 }
 
 /// Texts of inserts whose plans a session keeps.
@@ -166,6 +169,7 @@ impl Session {
             nodes: None,
             reading: Vec::new(),
             missing: Vec::new(),
+            asked: Asked::default(),
         }
     }
 
@@ -441,21 +445,31 @@ impl Session {
     /// A query that reads foreign tables begins.
     fn follow_nodes(&mut self, nodes: Option<&Arc<Nodes>>) {
         if let Some(nodes) = nodes {
+            let servers = nodes.all().iter().map(|node| node.server.as_str());
+            self.asked.note(servers, &self.server.catalog);
             self.reading.push(Arc::downgrade(nodes));
             self.nodes = Some(Arc::clone(nodes));
         }
     }
 
-    /// Tells what is missing from the answers so far.
+    /// Tells what is missing from the answers so far, and which servers have gone or come back.
     fn warn_of_nodes(&mut self, wire: &mut Wire) {
         let mut warnings = std::mem::take(&mut self.missing);
+        let (asked, catalog) = (&mut self.asked, &self.server.catalog);
         self.reading.retain(|nodes| {
             let Some(nodes) = nodes.upgrade() else { return false };
-            warnings.extend(nodes.warnings());
+            let missing = nodes.warnings();
+            if !missing.is_empty() {
+                let named = nodes.all().iter().filter(|node| node.error().is_some());
+                asked.told(named.map(|node| node.server.clone()), catalog);
+            }
+            warnings.extend(missing);
             true
         });
         let notice = |body| Notice { severity: Severity::Warning, body };
         self.notices(wire, warnings.into_iter().map(notice).collect());
+        let changes = self.asked.changes(&self.server.catalog);
+        self.notices(wire, changes);
     }
 
     fn level(&self) -> Level {

@@ -75,6 +75,22 @@ enum Cares {
     WithinGroup,
 }
 
+/// Aggregates of two numbers.
+pub const OF_PAIRS: [&str; 12] = [
+    "corr",
+    "covar_pop",
+    "covar_samp",
+    "regr_avgx",
+    "regr_avgy",
+    "regr_count",
+    "regr_intercept",
+    "regr_r2",
+    "regr_slope",
+    "regr_sxx",
+    "regr_sxy",
+    "regr_syy",
+];
+
 /// Names, what resolves them, and what they care about.
 const AGGREGATES: &[(&[&str], Resolve, Cares)] = &[
     (&["sum", "avg"], sum_or_avg, Cares::Often),
@@ -82,24 +98,7 @@ const AGGREGATES: &[(&[&str], Resolve, Cares)] = &[
     (&["bool_and", "bool_or", "every", "bit_and", "bit_or"], bits::resolve, Cares::Neither),
     (&["bit_xor"], bits::resolve, Cares::Often),
     (&["stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop"], spread, Cares::Often),
-    (
-        &[
-            "corr",
-            "covar_pop",
-            "covar_samp",
-            "regr_avgx",
-            "regr_avgy",
-            "regr_count",
-            "regr_intercept",
-            "regr_r2",
-            "regr_slope",
-            "regr_sxx",
-            "regr_sxy",
-            "regr_syy",
-        ],
-        regression::resolve,
-        Cares::Often,
-    ),
+    (&OF_PAIRS, regression::resolve, Cares::Often),
     (
         &["array_agg", "string_agg", "json_agg", "jsonb_agg", "json_object_agg", "jsonb_object_agg"],
         kept::resolve,

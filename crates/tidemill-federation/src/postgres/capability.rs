@@ -1,5 +1,6 @@
 //! What is left to PostgreSQL, and to another Tidemill.
 
+use tidemill_sql::aggregate::OF_PAIRS;
 use tidemill_sql::types::Scalar;
 
 use super::dialect::{PostgresDialect, TidemillDialect};
@@ -65,16 +66,15 @@ const EXTREMES: &[Scalar] = &[
 ];
 const SUMMED: &[Scalar] =
     &[Scalar::Int2, Scalar::Int4, Scalar::Int8, Scalar::Float4, Scalar::Float8, Scalar::Numeric];
-/// Of floats PostgreSQL has them by another formula.
-const SPREAD: &[Scalar] = &[Scalar::Int2, Scalar::Int4, Scalar::Int8, Scalar::Numeric];
 const BOOL: &[Scalar] = &[Scalar::Bool];
 
 const AGGREGATES: &[Aggregate] = &[
     Aggregate { names: &["count"], of: &[] },
     Aggregate { names: &["sum", "avg"], of: SUMMED },
     Aggregate { names: &["min", "max"], of: EXTREMES },
-    Aggregate { names: &["stddev", "stddev_samp", "stddev_pop"], of: SPREAD },
-    Aggregate { names: &["variance", "var_samp", "var_pop"], of: SPREAD },
+    Aggregate { names: &["stddev", "stddev_samp", "stddev_pop"], of: SUMMED },
+    Aggregate { names: &["variance", "var_samp", "var_pop"], of: SUMMED },
+    Aggregate { names: &OF_PAIRS, of: SUMMED },
     Aggregate { names: &["bool_and", "bool_or", "every"], of: BOOL },
     Aggregate { names: &["bit_and", "bit_or", "bit_xor"], of: INTEGERS },
 ];

@@ -112,20 +112,21 @@ impl Target for States<'_> {
 }
 
 impl States<'_> {
-    /// What the server is to select, column by column. The sources are keys, an argument of each aggregate, and the
+    /// What the server is to select, column by column. The sources are keys, the arguments of each aggregate, and the
     /// conditions of those that have one.
     fn parts(&self, scan: &ForeignScanExec, sources: &[Source]) -> Option<Vec<Part>> {
         let (keys, rest) = sources.split_at(self.keys);
         let calls = self.aggregate.aggr_expr();
-        let (arguments, filters) = rest.split_at(calls.len());
+        let (mut arguments, filters) = rest.split_at(calls.iter().map(|call| call.expressions().len()).sum());
         let keys = keys.iter().map(|key| Part::key(key, scan));
         let keys = keys.collect::<Option<Vec<_>>>()?;
         let mut filters = filters.iter();
         let filters =
             self.aggregate.filter_expr().iter().map(|filter| filter.as_ref().and_then(|_| filters.next()));
-        let states = calls.iter().zip(arguments).zip(filters).map(|((call, argument), filter)| {
-            let function = call.fun().name();
-            state(&Call { function, argument, filter }, &keys, scan)
+        let states = calls.iter().zip(filters).map(|(call, filter)| {
+            let (own, others) = arguments.split_at(call.expressions().len());
+            arguments = others;
+            state(&Call { function: call.fun().name(), arguments: own, filter }, &keys, scan)
         });
         let states = states.collect::<Option<Vec<_>>>()?;
         Some(keys.into_iter().chain(states.into_iter().flatten()).collect())

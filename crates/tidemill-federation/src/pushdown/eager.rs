@@ -50,7 +50,10 @@ fn eager(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let is_partial = *aggregate.mode() == AggregateMode::Partial;
     let is_single = *aggregate.mode() == AggregateMode::Single;
     let is_plain = !group.has_grouping_set() && !is_filtered && aggregate.limit_options().is_none();
-    if !(is_partial || is_single) || !is_plain || !aggregate.aggr_expr().iter().all(|call| is_known(call)) {
+    if !(is_partial || is_single)
+        || !is_plain
+        || !aggregate.aggr_expr().iter().all(|call| is_known(call) && call.expressions().len() == 1)
+    {
         return Ok(None);
     }
     let Some((join, above)) = join_below(aggregate.input()) else { return Ok(None) };

@@ -18,6 +18,7 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::projection::ProjectionExec;
+use tidemill_sql::aggregate::OF_PAIRS;
 use tidemill_sql::function::key_function;
 use tidemill_sql::numeric::Numeric;
 use tidemill_sql::types::{Scalar, Type};
@@ -52,8 +53,9 @@ const KNOWN: [&str; 18] = [
 
 /// Whether a server may have a state for it.
 pub(super) fn is_known(call: &AggregateFunctionExpr) -> bool {
-    let is_plain = !call.is_distinct() && call.order_bys().is_empty() && call.expressions().len() == 1;
-    is_plain && KNOWN.contains(&call.fun().name())
+    let is_plain = !call.is_distinct() && call.order_bys().is_empty() && !call.expressions().is_empty();
+    let name = call.fun().name();
+    is_plain && (KNOWN.contains(&name) || OF_PAIRS.contains(&name))
 }
 
 /// A column that a server selects, and what becomes of it here.
@@ -110,14 +112,14 @@ impl Part {
 /// An aggregate of what is below.
 pub(super) struct Call<'a> {
     pub function: &'a str,
-    pub argument: &'a Source,
+    pub arguments: &'a [Source],
     /// `FILTER (WHERE …)`
     pub filter: Option<&'a Source>,
 }
 
 /// The columns of the state of an aggregate.
 pub(super) fn state(call: &Call<'_>, keys: &[Part], scan: &ForeignScanExec) -> Option<Vec<Part>> {
-    let Call { function, argument, filter } = *call;
+    let Call { function, arguments, filter } = *call;
     let (select, capabilities) = (scan.select(), scan.capabilities());
     // All of these functions pass over nulls.
     let filtered = |sql: String| match filter {
@@ -126,6 +128,14 @@ pub(super) fn state(call: &Call<'_>, keys: &[Part], scan: &ForeignScanExec) -> O
             Some(format!("(CASE WHEN {} THEN {sql} END)", select.condition(filter, capabilities)?))
         }
     };
+    if let [y, x] = arguments {
+        let operand = |source: &Source| {
+            let operand = select.operand(source, capabilities).filter(|_| !source.is_keyed())?;
+            capabilities.aggregates(function, operand.ty).then_some(operand)
+        };
+        return Some(pairs(&filtered(operand(y)?.sql)?, &operand(x)?.sql));
+    }
+    let [argument] = arguments else { return None };
     if let ("count", Source::Constant(value)) = (function, argument) {
         let is_known = capabilities.aggregates.iter().any(|known| known.names.contains(&function));
         let counted = if filter.is_some() { filtered("1".into())? } else { "*".into() };
@@ -140,6 +150,24 @@ pub(super) fn state(call: &Call<'_>, keys: &[Part], scan: &ForeignScanExec) -> O
     }
     let x = Operand { sql: filtered(x.sql)?, ..x };
     capabilities.aggregates(function, x.ty).then(|| Folded { function, x: &x, scan }.parts())?
+}
+
+/// Of pairs: how many there are without a null, and for each side, and both together, the sum of products of the
+/// differences from the means, as PostgreSQL has them in its own state.
+fn pairs(y: &str, x: &str) -> Vec<Part> {
+    let of = |function: &str| format!("{function}({y}, {x})");
+    let count = of("regr_count");
+    let sum = |mean: &str| format!("coalesce({} * {count}, 0)", of(mean));
+    let products = |function: &str| format!("coalesce({}, 0)", of(function));
+    let parts = [
+        format!("CAST({count} AS double precision)"),
+        sum("regr_avgx"),
+        products("regr_sxx"),
+        sum("regr_avgy"),
+        products("regr_syy"),
+        products("regr_sxy"),
+    ];
+    parts.into_iter().map(|sql| Part::new(sql, Type::new(Scalar::Float8))).collect()
 }
 
 /// An aggregate of something that a server can fold.
@@ -204,6 +232,12 @@ impl Folded<'_> {
                 let wide = format!("CAST({} AS numeric)", x.sql);
                 let squares = self.integer_sum(&format!("{wide} * {wide}"), SQUARES);
                 vec![self.count(), self.integer_sum(&wide, WIDE), squares]
+            }
+            (_, Scalar::Float4 | Scalar::Float8) => {
+                let count = format!("CAST(count({}) AS double precision)", x.sql);
+                let sum = format!("coalesce({}, 0)", dialect.float_sum(x).0);
+                let squares = format!("coalesce(var_pop({0}) * count({0}), 0)", x.sql);
+                [count, sum, squares].into_iter().map(|sql| self.part(sql, Scalar::Float8)).collect()
             }
             _ => return None,
         })

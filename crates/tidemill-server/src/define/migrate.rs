@@ -133,7 +133,8 @@ impl Plan {
         let object = object(known, found.oid, self.columns.clone(), options);
         let definition = Arc::clone(&ForeignTable::new(0, object.clone()).definition);
         let node = format!("/{}/", server.name);
-        self.targets.push(Target { node, table: definition, connector: found.connector()?, refusal: None });
+        let (server, connector) = (found.object.name.clone(), found.connector()?);
+        self.targets.push(Target { server, node, table: definition, connector, refusal: None });
         if name.is_some() {
             self.tables.push((catalog.allocate_oid(), object));
         }

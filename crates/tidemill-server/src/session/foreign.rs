@@ -31,6 +31,8 @@ impl Session {
     fn within_block(&mut self, writing: Writing) -> Writing {
         let route = Route::new(&self.server.identity, &self.settings.current().cascade_route);
         let writing = writing.along(route);
+        let servers = writing.rows_by_node().map(|(target, _)| target.server.as_str());
+        self.asked.note(servers, &self.server.catalog);
         let is_block = self.in_block();
         match self.work() {
             Some(work) => writing.within(work.foreign(is_block)),

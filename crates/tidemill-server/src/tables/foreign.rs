@@ -71,7 +71,8 @@ fn target(node: String, table: &Arc<TableDefinition>, server: &ForeignServer) ->
             ))
         }
     };
-    Ok(Target { node, table: Arc::clone(table), connector, refusal })
+    let server = server.object.name.clone();
+    Ok(Target { server, node, table: Arc::clone(table), connector, refusal })
 }
 
 fn foreign_table(

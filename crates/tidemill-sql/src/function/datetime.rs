@@ -288,16 +288,16 @@ fn make_date(year: i32, month: i32, day: i32) -> Result<i32> {
 
 fn make_time(hour: i32, minute: i32, second: f64) -> Result<i64> {
     let valid = (0..=24).contains(&hour) && (0..60).contains(&minute) && (0.0..=60.0).contains(&second);
-    let us = i64::from(hour) * 3_600_000_000
-        + i64::from(minute) * 60_000_000
-        + (second * 1e6).round_ties_even() as i64;
-    if valid && us <= DAY_US {
-        return Ok(us);
-    }
-    Err(SqlError::new(
-        SqlState::DATETIME_FIELD_OVERFLOW,
-        format!("time field value out of range: {hour}:{minute:02}:{second:02}"),
-    ))
+    let us = valid.then(|| {
+        let whole = i64::from(hour) * 3_600_000_000 + i64::from(minute) * 60_000_000;
+        whole + (second * 1e6).round_ties_even() as i64
+    });
+    us.filter(|us| *us <= DAY_US).ok_or_else(|| {
+        SqlError::new(
+            SqlState::DATETIME_FIELD_OVERFLOW,
+            format!("time field value out of range: {hour}:{minute:02}:{second:02}"),
+        )
+    })
 }
 
 fn make_timestamps<R>(call: &super::Call, finish: fn(&SessionVars, i64) -> Result<i64>) -> Result<ArrayRef>

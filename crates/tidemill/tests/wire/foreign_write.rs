@@ -322,3 +322,33 @@ async fn explain_shows_where_rows_go() {
     assert_eq!(failure(client, "EXPLAIN ANALYZE DELETE FROM m").await.0, "0A000");
     assert_eq!(counts(remote).await, ["0", "0", "0"]);
 }
+
+/// Whoever has asked a server is told once that it has gone, and that it is back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_is_told_when_a_server_goes_and_comes() {
+    let Some(setting) = start().await else { return };
+    let Setting { client, proxy, server, .. } = &setting;
+    let mut sessions: Vec<Wire> = (0..3).map(|_| Wire::connect(server.port, "tidemill")).collect();
+    sessions[0].query("SELECT count(*) FROM m");
+    sessions[1].query("INSERT INTO m (id) VALUES (1)");
+    let mut told = |sql: &str| -> Vec<Vec<(String, String)>> {
+        let notice = |answer: crate::client::ErrorFields| (answer.get('S').into(), answer.get('M').into());
+        sessions.iter_mut().map(|s| s.query(sql).notices.into_iter().map(notice).collect()).collect()
+    };
+    let notice = |what: &str| vec![("NOTICE".to_string(), format!("server \"n2\" is {what}"))];
+    let until = async |state: &str| {
+        while rows(client, "SELECT state FROM tidemill.nodes WHERE server = 'n2'").await != [[state]] {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    until("up").await;
+    assert_eq!(told("SELECT 1"), [vec![], vec![], vec![]]);
+    proxy.set(Mode::Refuse);
+    until("down").await;
+    assert_eq!(told("SELECT 1"), [notice("down"), notice("down"), vec![]]);
+    assert_eq!(told("SELECT 1"), [vec![], vec![], vec![]]);
+    proxy.set(Mode::Pass);
+    until("up").await;
+    assert_eq!(told("SHOW port"), [notice("back"), notice("back"), vec![]]);
+    assert_eq!(told("SELECT 1"), [vec![], vec![], vec![]]);
+}

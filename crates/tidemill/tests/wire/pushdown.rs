@@ -267,11 +267,31 @@ async fn numerics_are_compared_and_folded_on_the_servers() {
             "SELECT sum(free), avg(b), stddev(n), variance(cost), min(free), bit_and(n) FROM hist WHERE n > 100",
             r#"SELECT count("free"), coalesce(sum("free"), 0), coalesce(sum("b"), 0), count("b"), count("n"), coalesce(sum(CAST("n" AS numeric)), 0), coalesce(sum(CAST("n" AS numeric) * CAST("n" AS numeric)), 0), count("cost"), coalesce(sum("cost"), 0), coalesce(sum("cost" * "cost"), 0), min("free"), bit_and("n") FROM "n1"."hist" WHERE ("n" > 100)"#,
         ),
-        // How floats are summed is not told.
-        ("SELECT round(stddev(v)::numeric, 6) FROM hist", r#"SELECT "v" FROM "n1"."hist""#),
+        (
+            "SELECT round(stddev(v)::numeric, 6) FROM hist",
+            r#"SELECT CAST(count("v") AS double precision), coalesce(sum("v"), 0), coalesce(var_pop("v") * count("v"), 0) FROM "n1"."hist""#,
+        ),
+        (
+            "SELECT site, round(corr(v, v)::numeric, 6) FROM hist GROUP BY site ORDER BY site",
+            r#"SELECT "site", CAST(regr_count("v", "v") AS double precision), coalesce(regr_avgx("v", "v") * regr_count("v", "v"), 0), coalesce(regr_sxx("v", "v"), 0), coalesce(regr_avgy("v", "v") * regr_count("v", "v"), 0), coalesce(regr_syy("v", "v"), 0), coalesce(regr_sxy("v", "v"), 0) FROM "n1"."hist" GROUP BY 1"#,
+        ),
     ] {
         same(&setting, query).await;
         assert_eq!(asked(&setting, query).await, [sql], "{query}");
+    }
+    for pairs in [
+        "corr(v, n)",
+        "covar_samp(v, n * 2) FILTER (WHERE site <> 1)",
+        "regr_slope(n, v)",
+        "regr_intercept(cost, n)",
+        "regr_r2(free, v)",
+        "regr_avgx(b, v)",
+        "regr_count(v, free)",
+    ] {
+        let query = format!("SELECT site, round({pairs}::numeric, 6) FROM hist GROUP BY site ORDER BY site");
+        same(&setting, &query).await;
+        let asked = asked(&setting, &query).await;
+        assert!(asked[0].contains("regr_sxy("), "{query}: {asked:?}");
     }
 }
 
