@@ -71,6 +71,7 @@ const BOOL: &[Scalar] = &[Scalar::Bool];
 const AGGREGATES: &[Aggregate] = &[
     Aggregate { names: &["count"], of: &[] },
     Aggregate { names: &["sum", "avg"], of: SUMMED },
+    Aggregate { names: &["sum", "avg"], of: &[Scalar::Interval] },
     Aggregate { names: &["min", "max"], of: EXTREMES },
     Aggregate { names: &["stddev", "stddev_samp", "stddev_pop"], of: SUMMED },
     Aggregate { names: &["variance", "var_samp", "var_pop"], of: SUMMED },

@@ -195,6 +195,16 @@ impl Folded<'_> {
         Part { form: Form::Integer(decimal), ..self.numeric_sum(of) }
     }
 
+    /// How many, months, days and microseconds: none of them is turned into another when intervals are added.
+    fn interval_parts(&self) -> Vec<Part> {
+        let field = |name: &str| format!("extract({name} FROM sum({}))", self.x.sql);
+        let integer = |sql: String| self.part(format!("CAST(coalesce({sql}, 0) AS bigint)"), Scalar::Int8);
+        let months = format!("{} * 12 + {}", field("year"), field("month"));
+        let (hours, minutes) = (field("hour"), field("minute"));
+        let micros = format!("{hours} * 3600000000 + {minutes} * 60000000 + {}", field("microseconds"));
+        vec![self.count(), integer(months), integer(field("day")), integer(micros)]
+    }
+
     fn parts(&self) -> Option<Vec<Part>> {
         let (dialect, x) = (self.scan.capabilities().dialect, self.x);
         Some(match (self.function, x.ty.scalar) {
@@ -214,6 +224,7 @@ impl Folded<'_> {
                 let sum = self.part(format!("coalesce({sum}, 0)"), Scalar::Float8);
                 vec![sum, self.count(), self.part(infinite, Scalar::Bool)]
             }
+            ("sum" | "avg", Scalar::Interval) => self.interval_parts(),
             ("min" | "max", scalar) => {
                 let value = dialect.extreme(self.function, x);
                 // The state has no zone.

@@ -295,7 +295,9 @@ impl Digits {
             _ => {}
         }
         let estimate = f64::from(exponent) * self.log10_estimate();
-        if estimate > 3.0 * f64::from(WEIGHT_MAX) * f64::from(DIGIT_WIDTH) {
+        // PostgreSQL multiplies up to three times as many digits before it sees that. The estimate is off by less.
+        let slack = 1.0 + f64::from(exponent).abs() * 1e-12;
+        if estimate > f64::from((WEIGHT_MAX + 1) * DIGIT_WIDTH) + slack {
             return Err(overflow());
         }
         if estimate + 1.0 < f64::from(-scale) || estimate + 1.0 < f64::from(-CHOSEN_SCALE_MAX) {

@@ -3,8 +3,7 @@
 use arrow::array::{Array, AsArray, RecordBatch};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
-use sqlparser::dialect::PostgreSqlDialect;
-use sqlparser::parser::Parser;
+use sqlparser::ast::Statement;
 
 use super::*;
 use crate::error::{Result, SqlError};
@@ -35,9 +34,7 @@ fn context() -> SessionContext {
 }
 
 async fn plan(context: &SessionContext, sql: &str) -> Result<LogicalPlan> {
-    let mut statements =
-        Parser::parse_sql(&PostgreSqlDialect {}, sql).map_err(|e| SqlError::syntax(e.to_string()))?;
-    let mut statement = statements.pop().ok_or_else(|| SqlError::syntax("no statement"))?;
+    let mut statement = Statement::Query(crate::parse::parse_query(sql)?);
     let state = context.state();
     prepare(&mut statement, &state)?;
     let statement = datafusion::sql::parser::Statement::Statement(Box::new(statement));

@@ -279,6 +279,17 @@ async fn numerics_are_compared_and_folded_on_the_servers() {
         same(&setting, query).await;
         assert_eq!(asked(&setting, query).await, [sql], "{query}");
     }
+    for intervals in [
+        "avg(d)",
+        "sum(d - interval '40 days 1:02:03.000004')",
+        "avg(d * -1.5)",
+        "sum(d) FILTER (WHERE n > 9)",
+    ] {
+        let query = format!("SELECT site, {intervals} FROM hist GROUP BY site ORDER BY site");
+        same(&setting, &query).await;
+    }
+    let asked_for = asked(&setting, "SELECT avg(d) FROM hist").await;
+    assert!(asked_for[0].contains("extract(day FROM sum(\"d\"))"), "{asked_for:?}");
     for pairs in [
         "corr(v, n)",
         "covar_samp(v, n * 2) FILTER (WHERE site <> 1)",
