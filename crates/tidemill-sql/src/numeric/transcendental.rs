@@ -290,7 +290,6 @@ impl Digits {
             0 => return Ok(Self::one().with_scale(scale)),
             1 => return Ok(self.clone().round(scale)),
             -1 => return Ok(Self::one().div(self, scale, Cut::Round)),
-            2 => return Ok(self.mul(self, scale)),
             _ if self.is_zero() => return Ok(Self::zero(scale)),
             _ => {}
         }
@@ -299,6 +298,9 @@ impl Digits {
         let slack = 1.0 + f64::from(exponent).abs() * 1e-12;
         if estimate > f64::from((WEIGHT_MAX + 1) * DIGIT_WIDTH) + slack {
             return Err(overflow());
+        }
+        if exponent == 2 {
+            return Ok(self.mul(self, scale));
         }
         if estimate + 1.0 < f64::from(-scale) || estimate + 1.0 < f64::from(-CHOSEN_SCALE_MAX) {
             return Ok(Self::zero(scale));
