@@ -29,7 +29,6 @@ pub use crate::listen::Listener;
 use crate::listen::accept_any;
 use crate::pg::scram::{MECHANISM, Verifier};
 use crate::query::aside::Aside;
-use crate::query::threads::QueryThreads;
 use crate::registry::Sessions;
 use crate::session;
 use crate::session::SUPERUSER;
@@ -108,8 +107,7 @@ impl Server {
         let builder = builder.with_physical_optimizer_rules(rules);
         let builder = builder.with_physical_optimizer_rule(Arc::new(planner::SortTogether));
         let builder = builder.with_physical_optimizer_rule(Arc::new(planner::SeriesInPieces));
-        let aside = Aside::new(QueryThreads::start().map_err(|e| io_error("threads of queries", e))?);
-        let base = builder.with_physical_optimizer_rule(Arc::new(aside)).build();
+        let base = builder.with_physical_optimizer_rule(Arc::new(Aside::default())).build();
         let reading = tables::with_catalog(&base, Arc::clone(&catalog), tables::Streams::Refused);
         let defining = tables::with_catalog(&base, Arc::clone(&catalog), tables::Streams::Planned);
         for (oid, object) in loaded.streams {

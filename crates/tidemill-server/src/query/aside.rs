@@ -51,16 +51,12 @@ use super::threads::QueryThreads;
 const PAIRS_MAX: usize = 200_000;
 const ROWS_MAX: usize = 20_000;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Aside {
     threads: Arc<QueryThreads>,
 }
 
 impl Aside {
-    pub fn new(threads: QueryThreads) -> Self {
-        Self { threads: Arc::new(threads) }
-    }
-
     /// The plan with what takes long aside, or as a part of what is already.
     fn plan(&self, plan: Arc<dyn ExecutionPlan>, outer: Option<&Readers>) -> Result<Arc<dyn ExecutionPlan>> {
         let own = (outer.is_none() && takes_long(&plan)).then(Readers::default);
@@ -229,15 +225,17 @@ impl ExecutionPlan for AsideExec {
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let threads = Arc::clone(&self.threads);
+        let handle = threads.handle().map_err(DataFusionError::IoError)?;
         let input = {
-            let _tasks = threads.enter();
+            // Tasks that are spawned meanwhile run there.
+            let _tasks = handle.enter();
             self.input.execute(partition, context)?
         };
         let (reader, gone) = self.readers.start();
         let batches = futures::stream::unfold(Some((input, gone)), move |input| {
             // It goes with the stream, whichever thread the input is with then.
-            let _here = &reader;
-            next(input, threads.handle())
+            let _here = (&reader, &threads);
+            next(input, handle.clone())
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
     }

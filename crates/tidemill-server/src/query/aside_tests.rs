@@ -11,14 +11,12 @@ use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
 
 use super::{Aside, ROWS_MAX};
-use crate::query::threads::QueryThreads;
 
 /// A context of a table `t (x)` of several partitions, with a function `here(x)` that notes which runtime computes it.
 fn context(rows: usize, seen: &Arc<Mutex<HashSet<Id>>>) -> SessionContext {
     let config = SessionConfig::new().with_target_partitions(4);
     let builder = SessionStateBuilder::new().with_config(config).with_default_features();
-    let aside = Aside::new(QueryThreads::start().unwrap());
-    let state = builder.with_physical_optimizer_rule(Arc::new(aside)).build();
+    let state = builder.with_physical_optimizer_rule(Arc::new(Aside::default())).build();
     let context = SessionContext::new_with_state(state);
     let column: ArrayRef =
         Arc::new(Int64Array::from_iter_values((0..rows as i64).map(|x| x * 7919 % 10_007)));
