@@ -10,8 +10,14 @@
 
 use std::sync::Arc;
 
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::Schema;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::projection::ProjectionExec;
@@ -73,6 +79,22 @@ pub fn on_servers(plan: &Arc<dyn ExecutionPlan>, verb: &Verb) -> Option<Vec<Chan
     let sources = (0..values).map(|i| Source::of(&column(i))).collect::<Option<Vec<_>>>()?;
     let mut changes = Vec::new();
     collect(plan, &sources, verb, &mut changes).map(|()| changes)
+}
+
+/// Computes the new values that are the same for all rows and are left as they are written because that fails.
+pub fn check_constants(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
+    let row = RecordBatchOptions::new().with_row_count(Some(1));
+    let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &row)?;
+    plan.apply(|node| {
+        let projection = node.downcast_ref::<ProjectionExec>();
+        for item in projection.map(ProjectionExec::expr).unwrap_or_default() {
+            if collect_columns(&item.expr).is_empty() && !is_volatile(&item.expr) {
+                item.expr.evaluate(&row)?;
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(())
 }
 
 /// `None`: something else than a scan stands for rows.

@@ -6,7 +6,7 @@
 //!   ->  Foreign Insert on m__north__0
 //!         Node: /north/
 //!         Remote Table: "public"."m"
-//!   ->  Values Scan on "*VALUES*"
+//!   ->  Function Scan on generate_series
 //! ```
 
 use tidemill_federation::change::Change;

@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use arrow::datatypes::Schema;
 use datafusion::common::ScalarValue;
-use datafusion::execution::session_state::SessionState;
 use datafusion::physical_plan::ExecutionPlan;
 use futures::StreamExt;
 use sqlparser::ast;
@@ -20,7 +19,6 @@ use tidemill_stream::view::ViewId;
 use super::Session;
 use super::execute::Outcome;
 use super::modify::{Change, Changed};
-use super::returned::Returned;
 use super::rows::{Rows, Tag};
 use super::write::written;
 use crate::catalog::Relation;
@@ -87,14 +85,9 @@ impl Session {
             let head = write::local("Insert", &target.stream().object.name);
             return Ok(self.over(options, head, &physical));
         };
-        let mut writing = foreign.writing(&self.server.catalog)?;
-        if parts.skips_conflicts()? {
-            writing = writing.skipping_conflicts()?;
-        }
-        if let Some(returned) = Returned::of_insert(&parts, foreign) {
-            self.returned_schema(Some(&returned), text).await?;
-            writing = writing.returning(returned.columns())?;
-        }
+        // Not as a part of a block, nor refused where that only reads: nothing is written.
+        let writing = foreign.writing(&self.server.catalog)?;
+        let (writing, _) = self.with_clauses(writing, &parts, foreign, text).await?;
         let source = self.insert_source(&parts, &target)?;
         let (schema, physical) = self.planned(source, text, values).await?;
         let tells_nodes = written(&parts, &target, &schema)?.iter().any(|column| column.name == URL);
@@ -137,7 +130,7 @@ impl Session {
         values: Vec<ScalarValue>,
     ) -> Result<(Schema, Arc<dyn ExecutionPlan>)> {
         self.start_query()?;
-        let state: SessionState = self.planner();
+        let state = self.planner();
         let plan = query::plan(&state, &ast::Statement::Query(query), text).await?;
         let schema = plan.schema().as_arrow().clone();
         Ok((schema, query::physical(&state, plan, values).await?))

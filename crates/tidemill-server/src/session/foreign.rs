@@ -8,6 +8,7 @@ use tidemill_federation::change::{self, Verb};
 use tidemill_federation::multi_tenant::URL;
 use tidemill_federation::write::Writing;
 use tidemill_sql::insert::{InsertParts, is_default};
+use tidemill_sql::planner::plan_error;
 use tidemill_sql::{Result, SqlError, SqlState, parse, planner};
 
 use super::Session;
@@ -50,15 +51,26 @@ impl Session {
         let Target::Foreign(foreign) = target else {
             return parts.refuse_clauses().map(|()| (None, None));
         };
-        let Some(mut writing) = self.begin_writing("INSERT", target)? else { return Ok((None, None)) };
+        let Some(writing) = self.begin_writing("INSERT", target)? else { return Ok((None, None)) };
+        let (writing, returned) = self.with_clauses(writing, parts, foreign, text).await?;
+        Ok((Some(writing), returned))
+    }
+
+    pub(super) async fn with_clauses<'a>(
+        &mut self,
+        mut writing: Writing,
+        parts: &InsertParts<'a>,
+        target: &ForeignTarget,
+        text: &str,
+    ) -> Result<(Writing, Option<Returned<'a>>)> {
         if parts.skips_conflicts()? {
             writing = writing.skipping_conflicts()?;
         }
-        let returned = Returned::of_insert(parts, foreign);
+        let returned = Returned::of_insert(parts, target);
         if let Some(returned) = &returned {
             writing = self.returning(writing, returned, text).await?;
         }
-        Ok((Some(writing), returned))
+        Ok((writing, returned))
     }
 
     /// With the rows that are to come back. What is asked of them is looked at before anything is written.
@@ -109,7 +121,13 @@ impl Session {
             _ => Verb::Update(names),
         };
         let name = &target.table.object.name;
-        change::on_servers(&physical, &verb).ok_or_else(|| cannot_be_left(change.verb, name))
+        match change::on_servers(&physical, &verb) {
+            Some(changes) => Ok(changes),
+            None => {
+                change::check_constants(&physical).map_err(plan_error)?;
+                Err(cannot_be_left(change.verb, name))
+            }
+        }
     }
 
     /// UPDATE and DELETE of a foreign table, which its servers carry out.

@@ -3,6 +3,8 @@
 //! The parser tries several readings of a place one after the other, and what is nested in it is read anew by each: that
 //! doubles the work with each level. Names of arguments are the usual case, which is ruled out here. Others need a
 //! mistake further in, so the work is counted, and ends in an error when it is far more than the text can need.
+//!
+//! Everything else is asked of the crate's dialect. A new version of it may answer more questions: look there then.
 
 use std::any::TypeId;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -340,13 +340,20 @@ impl Scope<'_> {
             return self.labelled(self.cast(0, value, types[0], *first, Context::Implicit)?, *first);
         }
         let (ty, column) = target.split_once(' ').ok_or_else(missing)?;
-        let (from, to) = (types[0], marker::decode(ty).ok_or_else(missing)?);
-        if let Some(from) = from {
-            let position = Some(self.places.operand(0)).filter(|at| *at > 0);
-            coerce::check_assignable(column, to, from, position)?;
-        }
-        let value = self.cast(0, value, from, to, Context::Assignment)?;
-        self.labelled(value, to)
+        let to = marker::decode(ty).ok_or_else(missing)?;
+        let (value, from) = match types[0] {
+            Some(from) => {
+                let position = Some(self.places.operand(0)).filter(|at| *at > 0);
+                coerce::check_assignable(column, to, from, position)?;
+                (value, from)
+            }
+            // A parameter is of the column's type without its length, so that what is too long is an error.
+            None => {
+                let read = to.with_typmod(-1);
+                (self.cast(0, value, None, read, Context::Assignment)?, read)
+            }
+        };
+        self.labelled(self.cast(0, value, Some(from), to, Context::Assignment)?, to)
     }
 
     fn labelled(&self, value: Expr, target: Type) -> Result<Expr> {

@@ -1,16 +1,18 @@
 //! Rows that are written to foreign tables, and which node gets them.
 
 use std::io::Write;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures::SinkExt;
 use tokio_postgres::Client;
 
 use crate::client::Client as Wire;
+use crate::node::until;
 use crate::postgres::Postgres;
 use crate::proxy::{Mode, Proxy};
 use crate::server::{Server, failure, rows};
+
+const STATE: &str = "SELECT state FROM tidemill.nodes WHERE server = 'n2'";
 
 /// Three nodes in one PostgreSQL, the second behind a proxy.
 pub struct Setting {
@@ -245,6 +247,9 @@ async fn new_values_are_assigned() {
     client.batch_execute("UPDATE t1 SET id = 8.5, n = id, label = id").await.unwrap();
     assert_eq!(rows(remote, "SELECT id, n, name FROM n1.m").await, [["9", "7", "7"]]);
     assert_eq!(failure(client, "UPDATE t1 SET short = 'abcd'").await.0, "22001");
+    let prepared = client.prepare("UPDATE t1 SET short = $1").await.unwrap();
+    let error = client.execute(&prepared, &[&"abcd"]).await.unwrap_err();
+    assert_eq!(error.code().unwrap().code(), "22001");
     assert_eq!(failure(client, "UPDATE t1 SET id = label").await.0, "42804");
     assert_eq!(failure(client, "UPDATE t1 SET at = 1").await.0, "42804");
     assert_eq!(rows(remote, "SELECT id, short FROM n1.m").await, [["9", "abc"]]);
@@ -309,10 +314,7 @@ async fn explain_shows_where_rows_go() {
     assert!(by_node.contains("\n  Routing: by __spd_url, other rows in turn\n"), "{by_node}");
     proxy.set(Mode::Refuse);
     client.execute("INSERT INTO m IN ('/n2/') (id) VALUES (1)", &[]).await.unwrap_err();
-    let state = "SELECT state FROM tidemill.nodes WHERE server = 'n2'";
-    while rows(client, state).await != [["down"]] {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    until(client, STATE, "down").await;
     let of_dead = explained(client, "UPDATE m SET v = 1").await;
     assert_eq!(of_dead.matches("Not Written: ").count(), 1, "{of_dead}");
     let of_dead = explained(client, "INSERT INTO m (id) VALUES (1)").await;
@@ -336,19 +338,14 @@ async fn a_session_is_told_when_a_server_goes_and_comes() {
         sessions.iter_mut().map(|s| s.query(sql).notices.into_iter().map(notice).collect()).collect()
     };
     let notice = |what: &str| vec![("NOTICE".to_string(), format!("server \"n2\" is {what}"))];
-    let until = async |state: &str| {
-        while rows(client, "SELECT state FROM tidemill.nodes WHERE server = 'n2'").await != [[state]] {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    until("up").await;
+    until(client, STATE, "up").await;
     assert_eq!(told("SELECT 1"), [vec![], vec![], vec![]]);
     proxy.set(Mode::Refuse);
-    until("down").await;
+    until(client, STATE, "down").await;
     assert_eq!(told("SELECT 1"), [notice("down"), notice("down"), vec![]]);
     assert_eq!(told("SELECT 1"), [vec![], vec![], vec![]]);
     proxy.set(Mode::Pass);
-    until("up").await;
+    until(client, STATE, "up").await;
     assert_eq!(told("SHOW port"), [notice("back"), notice("back"), vec![]]);
     assert_eq!(told("SELECT 1"), [vec![], vec![], vec![]]);
 }

@@ -73,7 +73,8 @@ impl Setting {
     }
 }
 
-async fn until(client: &Client, query: &str, wanted: &str) {
+/// Waits for an answer.
+pub async fn until(client: &Client, query: &str, wanted: &str) {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let found = rows(client, query).await;
