@@ -206,8 +206,8 @@ impl TableFacts {
 
     /// What a column is there, with texts that are compared by their bytes.
     pub fn column(&self, column: &ForeignColumn, dialect: &dyn Dialect) -> String {
-        let name = dialect.name(&column.remote);
-        match self.equal_otherwise.contains(&column.remote) {
+        let name = column.sql(dialect);
+        match self.equal_otherwise.contains(&column.remote) && !column.is_state {
             true => dialect.by_bytes(&name),
             false => name,
         }

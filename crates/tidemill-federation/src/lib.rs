@@ -30,6 +30,7 @@ mod thread;
 mod tls;
 pub mod transaction;
 mod value;
+pub mod view_state;
 pub mod watched;
 pub mod wrapper;
 pub mod write;

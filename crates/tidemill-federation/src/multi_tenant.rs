@@ -17,7 +17,8 @@ use crate::connector::Connector;
 use crate::node::OfTable;
 use crate::option::{Check, OptionSpec, Options, Place, Support};
 use crate::table::ForeignTable;
-use relation::Relation;
+
+pub(crate) use relation::Relation;
 
 /// The wrapper of the servers of multi-tenant tables, as PGSpider calls it.
 pub const WRAPPER: &str = "pgspider_core_fdw";

@@ -27,6 +27,7 @@ use crate::option::Options;
 use crate::pushdown::Pushdown;
 use crate::scan::{ForeignScanExec, Place};
 use crate::select::RemoteSelect;
+use crate::view_state::state_of;
 
 /// A foreign table: what it is called and typed here, and there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,9 +49,17 @@ pub struct ForeignColumn {
     pub not_null: bool,
     pub remote: String,
     pub options: Options,
+    /// Not what a view shows there, but the state that it is made of.
+    pub is_state: bool,
 }
 
 impl ForeignColumn {
+    /// In the words of the other side.
+    pub fn sql<D: Dialect + ?Sized>(&self, dialect: &D) -> String {
+        let name = dialect.name(&self.remote);
+        if self.is_state { state_of(&name) } else { name }
+    }
+
     /// What it is there.
     pub fn operand(&self, facts: &TableFacts, dialect: &dyn Dialect) -> Operand {
         Operand { sql: facts.column(self, dialect), ty: self.ty, value: None }
@@ -109,10 +118,14 @@ impl ForeignTable {
 
     /// The same table, of whose children there only some are wanted.
     pub fn on_nodes(&self, nodes: Vec<String>) -> Self {
+        self.with_definition(TableDefinition { nodes, ..TableDefinition::clone(&self.definition) })
+    }
+
+    pub(crate) fn with_definition(&self, definition: TableDefinition) -> Self {
         Self {
-            definition: Arc::new(TableDefinition { nodes, ..TableDefinition::clone(&self.definition) }),
+            schema: Arc::new(definition.schema()),
+            definition: Arc::new(definition),
             connector: Arc::clone(&self.connector),
-            schema: Arc::clone(&self.schema),
             pushdown: self.pushdown,
             server: self.server.clone(),
             member: self.member.clone(),
@@ -121,6 +134,10 @@ impl ForeignTable {
 
     pub fn definition(&self) -> &Arc<TableDefinition> {
         &self.definition
+    }
+
+    pub fn server(&self) -> &str {
+        &self.server
     }
 
     pub fn connector(&self) -> &Arc<dyn Connector> {

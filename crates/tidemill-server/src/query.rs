@@ -1,6 +1,7 @@
 //! Queries: plan, take a snapshot of the views that are read, run.
 
 pub mod aside;
+mod combine;
 mod generic;
 pub mod threads;
 
@@ -183,7 +184,8 @@ pub async fn plan_with(
     let statement = datafusion::sql::parser::Statement::Statement(Box::new(statement));
     let plan = state.statement_to_plan(statement).await.map_err(|e| planner::plan_error_in(e, text))?;
     // Before anybody asks for the types of the columns.
-    planner::unify_all(plan).map_err(plan_error)
+    let plan = planner::unify_all(plan).map_err(plan_error)?;
+    combine::resolve(plan, state).await
 }
 
 /// A running query and the schema of its result.

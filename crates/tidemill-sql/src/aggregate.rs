@@ -6,6 +6,7 @@
 //! fail when it is merged: what can overflow (`sum(integer)`) remembers that it did and fails when it is finished.
 
 mod bits;
+pub mod combine;
 mod count;
 mod decimal;
 mod extreme;
@@ -14,8 +15,10 @@ mod float;
 mod integer;
 mod interval;
 mod kept;
+mod layout;
 mod ordered_set;
 mod regression;
+mod state_form;
 mod value;
 
 use std::fmt::Debug;
@@ -34,6 +37,9 @@ use datafusion::logical_expr::{
 use crate::error::{Result, SqlError, SqlState};
 use crate::function::external;
 use crate::types::{Scalar, Type};
+
+pub use layout::Layout;
+pub use state_form::{PARTIAL_STATE, StateForm, groups_accumulator, state_name};
 
 /// How an aggregate works for the types of its arguments.
 pub(crate) trait Function: Debug + Send + Sync {
@@ -148,6 +154,7 @@ pub fn all() -> Vec<Arc<AggregateUDF>> {
             Arc::new(AggregateUDF::new_from_impl(Aggregate::new(name, resolve, cares)))
         })
         .chain([Arc::new(AggregateUDF::new_from_impl(count::Count::default()))])
+        .chain(combine::all().map(Arc::new))
         .collect()
 }
 

@@ -49,6 +49,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
+use crate::aggregate;
 use crate::error::{Result, SqlError};
 use crate::planner::vars::SessionVars;
 use crate::types::{Scalar, Type};
@@ -218,6 +219,8 @@ pub fn registry() -> &'static Registry {
         size::register_pretty(&mut registry);
         registry.volatile(sleep::register);
         registry.volatile(command::register);
+        // For whom no rule has found states.
+        registry.volatile(aggregate::combine::register);
         registry
     })
 }

@@ -5,6 +5,7 @@
 //! The states of `n` groups are a record batch: the key columns `k0..`, then the state columns `a0s0..`, named by
 //! position because DataFusion names them after expression text.
 
+mod finish;
 mod number;
 
 use std::borrow::Borrow;
@@ -18,15 +19,18 @@ use arrow::datatypes::{
 use datafusion::common::cast::as_boolean_array;
 use datafusion::error::Result;
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
-use datafusion::physical_expr::GroupsAccumulatorAdapter;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
 
+use tidemill_sql::aggregate::{Layout, groups_accumulator};
+
 use crate::fold::number::Numbers;
 use crate::window;
+
+pub use finish::Finish;
 
 /// What a view aggregates: keys, aggregates, and the schemas of their states and results.
 #[derive(Debug)]
@@ -51,6 +55,7 @@ struct Aggregate {
     filter: Option<Arc<dyn PhysicalExpr>>,
     /// Number of state columns.
     states: usize,
+    layout: Layout,
 }
 
 /// The inputs of one batch, evaluated: nothing that follows can fail because of the data's expressions.
@@ -95,6 +100,7 @@ impl Aggregation {
                 arguments,
                 filter: filter.clone(),
                 states: state_fields.len(),
+                layout: Layout::of(function, input_schema)?,
             });
         }
         let state_schema = Arc::new(Schema::new(fields));
@@ -183,6 +189,11 @@ impl Aggregation {
         self.aggregates.iter().map(|a| &a.function)
     }
 
+    /// What the states of an aggregate are states of.
+    pub fn layout(&self, aggregate: usize) -> Option<&Layout> {
+        self.aggregates.get(aggregate).map(|aggregate| &aggregate.layout)
+    }
+
     /// Evaluates keys, arguments and filters over a batch of the aggregate's input.
     pub fn evaluate(&self, batch: &RecordBatch) -> Result<Evaluated> {
         let rows = batch.num_rows();
@@ -212,7 +223,7 @@ impl Aggregation {
     }
 
     fn group_accumulators(&self) -> Result<Vec<Box<dyn GroupsAccumulator>>> {
-        self.aggregates.iter().map(|a| group_accumulator(&a.function)).collect()
+        self.aggregates.iter().map(|a| groups_accumulator(&a.function)).collect()
     }
 
     fn accumulators(&self) -> Result<Vec<Box<dyn Accumulator>>> {
@@ -320,16 +331,6 @@ impl Aggregation {
         }
         fold.freeze(self)
     }
-}
-
-/// `AggregateFunctionExpr` has a groups accumulator of its own or one is made of its scalar accumulators
-/// (DataFusion's own function for this is private).
-fn group_accumulator(function: &Arc<AggregateFunctionExpr>) -> Result<Box<dyn GroupsAccumulator>> {
-    if function.groups_accumulator_supported() {
-        return function.create_groups_accumulator();
-    }
-    let function = Arc::clone(function);
-    Ok(Box::new(GroupsAccumulatorAdapter::new(move || function.create_accumulator())))
 }
 
 /// States in the making. One aggregation's fold must not be given another's batches.

@@ -1,5 +1,6 @@
 //! A continuous view: its plan, split into what runs at each event, the state, and what runs at each read.
 
+mod carry;
 mod exec;
 mod generic;
 mod lookup;
@@ -7,6 +8,7 @@ mod plan;
 mod read;
 mod state;
 mod states;
+mod table;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -20,11 +22,12 @@ use crate::fold::Fold;
 use crate::ttl::{Alive, TimeToLive};
 use crate::view::lookup::KeyFilter;
 
-pub use exec::{Snapshot, StateExec, ViewTable, as_view, state_views};
+pub use exec::{Snapshot, StateExec, state_views};
 pub use generic::GenericPlan;
 pub use plan::{ViewPlan, compile};
 pub use state::{Frozen, Layer, ViewState};
 pub use states::States;
+pub use table::{ViewTable, as_view};
 
 /// A fold that has grown beyond this is not kept for the next group of writes.
 const SPARE_FOLD_BYTES_MAX: usize = 64 << 10;

@@ -23,7 +23,7 @@ use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, TimestampM
 use datafusion::error::{DataFusionError, Result};
 
 use crate::error::run_error;
-use crate::fold::{Aggregation, Fold};
+use crate::fold::{Aggregation, Finish, Fold};
 use crate::run::{KeyEncoder, RunError};
 use crate::view::Frozen;
 
@@ -103,9 +103,9 @@ pub(crate) fn from_pane(states: &RecordBatch, first: i64) -> Result<RecordBatch>
     Ok(filter_record_batch(states, &gt_eq(panes, &Int64Array::new_scalar(first))?)?)
 }
 
-/// Merges the panes from `first` on of a state, and finishes them. `aggregation` is that of the view's query, which
-/// knows of no panes.
-pub(crate) fn finish(aggregation: &Aggregation, frozen: &Frozen, first: i64) -> Result<RecordBatch> {
+/// Merges the panes from `first` on of a state, and finishes them as the view's query, which knows of no panes.
+pub(crate) fn finish(finish: &Finish, frozen: &Frozen, first: i64) -> Result<RecordBatch> {
+    let aggregation = finish.aggregation();
     let external = |error: RunError| DataFusionError::External(Box::new(run_error(&error)));
     let hidden = if aggregation.keeps_rows() { 2 } else { 1 };
     let mut fold = Fold::new(aggregation)?;
@@ -120,7 +120,7 @@ pub(crate) fn finish(aggregation: &Aggregation, frozen: &Frozen, first: i64) -> 
             merge(&mut fold, aggregation, &from_pane(batch, first)?, 1)?;
         }
     }
-    fold.finish(aggregation)
+    finish.folded(fold)
 }
 
 fn merge(fold: &mut Fold, aggregation: &Aggregation, states: &RecordBatch, hidden: usize) -> Result<()> {

@@ -28,6 +28,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::union::UnionExec;
 use futures::future::try_join_all;
 use tidemill_sql::Result;
+use tidemill_sql::aggregate::{StateForm, state_name};
 use tidemill_sql::types::{Scalar, Type};
 
 use super::{ChildTable, MultiTenantTable, URL};
@@ -37,7 +38,7 @@ type Plan = Arc<dyn ExecutionPlan>;
 
 /// The rows of all children.
 #[derive(Debug)]
-pub(super) struct Relation {
+pub struct Relation {
     schema: SchemaRef,
     children: Vec<Child>,
 }
@@ -60,7 +61,35 @@ impl Relation {
     }
 }
 
+impl Relation {
+    /// The children, and where they have a column; `None` if it is the one that tells the node.
+    pub fn shown(&self, column: usize) -> Option<Vec<(&ForeignTable, usize)>> {
+        let children = self.children.iter();
+        children.map(|child| Some((child.table.as_ref(), child.places.get(column).copied()??))).collect()
+    }
+
+    /// The table with the states that a column shows as its last.
+    pub fn with_state(&self, column: usize, form: &StateForm) -> Self {
+        let name = state_name(&self.schema, self.schema.field(column).name());
+        let field = Arc::new(form.encoded_type().field(name));
+        let fields = self.schema.fields().iter().cloned().chain([field]).collect::<Vec<_>>();
+        let children = self.children.iter().map(|child| child.with_state(column, form));
+        Self { schema: Arc::new(Schema::new(fields)), children: children.collect() }
+    }
+}
+
 impl Child {
+    fn with_state(&self, column: usize, form: &StateForm) -> Self {
+        let Self { table, places, node } = self;
+        let (mut table, mut places) = (Arc::clone(table), places.clone());
+        let shown = places.get(column).copied().flatten();
+        if let Some(shown) = shown {
+            places.push(Some(table.schema().fields().len()));
+            table = Arc::new(table.with_state(shown, form));
+        }
+        Self { table, places, node: node.clone() }
+    }
+
     fn new(whole: &MultiTenantTable, child: &ChildTable) -> Result<Self> {
         let schema = child.table.schema();
         let place = |(name, ty): &(String, Type)| {

@@ -16,7 +16,6 @@ use super::dialect::PostgresDialect;
 use super::error::is_lost;
 use super::scan::{fits, mismatch};
 use crate::connector::{TableFacts, TableSize};
-use crate::dialect::Dialect;
 use crate::table::{ForeignColumn, TableDefinition};
 
 /// How long an answer is good for, and how long none is.
@@ -164,7 +163,7 @@ impl Question<'_> {
             Ok(found.first().and_then(facts).map(Arc::new))
         };
         let described = async {
-            let names = self.unchecked.iter().map(|column| PostgresDialect.name(&column.remote));
+            let names = self.unchecked.iter().map(|column| column.sql(&PostgresDialect));
             let names: Vec<_> = names.collect();
             match names.is_empty() {
                 true => Ok(None),

@@ -19,6 +19,7 @@ use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::projection::ProjectionExec;
 use tidemill_sql::aggregate::OF_PAIRS;
+use tidemill_sql::aggregate::combine::Combination;
 use tidemill_sql::function::key_function;
 use tidemill_sql::numeric::Numeric;
 use tidemill_sql::types::{Scalar, Type};
@@ -28,6 +29,7 @@ use super::Source;
 use crate::dialect::Operand;
 use crate::scan::ForeignScanExec;
 use crate::select::{Item, RemoteSelect};
+use crate::view_state::{combined, state_of};
 
 /// What is folded in any order, each value as often as it comes.
 const KNOWN: [&str; 18] = [
@@ -55,7 +57,7 @@ const KNOWN: [&str; 18] = [
 pub(super) fn is_known(call: &AggregateFunctionExpr) -> bool {
     let is_plain = !call.is_distinct() && call.order_bys().is_empty() && !call.expressions().is_empty();
     let name = call.fun().name();
-    is_plain && (KNOWN.contains(&name) || OF_PAIRS.contains(&name))
+    is_plain && (KNOWN.contains(&name) || OF_PAIRS.contains(&name) || Combination::of(name).is_some())
 }
 
 /// A column that a server selects, and what becomes of it here.
@@ -136,6 +138,9 @@ pub(super) fn state(call: &Call<'_>, keys: &[Part], scan: &ForeignScanExec) -> O
         return Some(pairs(&filtered(operand(y)?.sql)?, &operand(x)?.sql));
     }
     let [argument] = arguments else { return None };
+    if Combination::of(function).is_some() {
+        return combined_states(argument, filter, scan).map(|part| vec![part]);
+    }
     if let ("count", Source::Constant(value)) = (function, argument) {
         let is_known = capabilities.aggregates.iter().any(|known| known.names.contains(&function));
         let counted = if filter.is_some() { filtered("1".into())? } else { "*".into() };
@@ -150,6 +155,14 @@ pub(super) fn state(call: &Call<'_>, keys: &[Part], scan: &ForeignScanExec) -> O
     }
     let x = Operand { sql: filtered(x.sql)?, ..x };
     capabilities.aggregates(function, x.ty).then(|| Folded { function, x: &x, scan }.parts())?
+}
+
+/// Of the states of a view's column there: the server merges them.
+fn combined_states(argument: &Source, filter: Option<&Source>, scan: &ForeignScanExec) -> Option<Part> {
+    let Source::Column { index, keyed: false } = argument else { return None };
+    let item = scan.select().items.get(*index).filter(|_| filter.is_none())?;
+    let name = scan.capabilities().dialect.name(&item.column.remote);
+    (item.sql == state_of(&name)).then(|| Part::new(combined(&name), item.column.ty))
 }
 
 /// Of pairs: how many there are without a null, and for each side, and both together, the sum of products of the

@@ -200,6 +200,7 @@ impl Setting {
 
 fn columns() -> Vec<ForeignColumn> {
     let column = |name: &str, scalar| ForeignColumn {
+        is_state: false,
         name: name.into(),
         ty: Type::new(scalar),
         not_null: false,

@@ -155,6 +155,7 @@ impl ForeignTableObject {
 
     fn remote_columns(&self) -> impl Iterator<Item = ForeignColumn> {
         self.columns.iter().map(|ForeignTableColumn { column, options }| ForeignColumn {
+            is_state: false,
             name: column.name.clone(),
             ty: column.ty,
             not_null: column.not_null,

@@ -8,8 +8,10 @@ use std::sync::LazyLock;
 
 use datafusion::logical_expr::Volatility;
 use tidemill_sql::Result;
+use tidemill_sql::aggregate::combine::Combination;
 use tidemill_sql::function::{Overload, Param, Returns, registry};
 use tidemill_sql::objects::Described;
+use tidemill_sql::types::{Scalar, Type};
 
 use super::datatype::DataType;
 use super::namespace::{OWNER_OID, namespace_oid};
@@ -84,6 +86,26 @@ impl Procedure {
         }
     }
 
+    fn of_combination(combination: Combination) -> Self {
+        let result = match combination {
+            Combination::Value => ANY_ELEMENT,
+            Combination::State => Type::new(Scalar::Bytea).oid(),
+            Combination::Layout => Type::new(Scalar::Text).oid(),
+        };
+        let mut procedure = Self {
+            oid: 0,
+            name: combination.name(),
+            kind: 'a',
+            set: false,
+            variadic: false,
+            volatility: 'i',
+            result,
+            arguments: vec![ANY_ELEMENT],
+        };
+        procedure.oid = own_number(&procedure);
+        procedure
+    }
+
     pub fn all() -> &'static [Procedure] {
         &PROCEDURES
     }
@@ -112,6 +134,7 @@ static PROCEDURES: LazyLock<Vec<Procedure>> = LazyLock::new(|| {
         let known = numbers.get(&(procedure.name, procedure.arguments.as_slice()));
         procedure.oid = known.copied().unwrap_or_else(|| own_number(procedure));
     }
+    all.extend(Combination::ALL.map(Procedure::of_combination));
     all.extend(postgresql.iter().filter(|p| is_other(p)).cloned());
     all.sort_by_key(|p| p.oid);
     let mut seen = HashSet::new();

@@ -18,18 +18,12 @@ use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, Operator};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::{Guarantee, LiteralGuarantee};
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::coop::CooperativeExec;
-use datafusion::physical_plan::filter::FilterExec;
-use datafusion::physical_plan::projection::ProjectionExec;
 
 use tidemill_sql::planner::parameter::is_parameter;
 
 use crate::error::run_error;
 use crate::run::{KeyEncoder, Run, RunError};
-use crate::view::exec::StateExec;
 use crate::view::states::{States, key_hashes};
 
 /// A filter that pins more keys than this scans.
@@ -225,27 +219,6 @@ fn encode(columns: &[ArrayRef], keys: &Schema) -> Result<Vec<Vec<u8>>> {
     encoded.sort_unstable();
     encoded.dedup();
     Ok(encoded)
-}
-
-/// The column of the state's rows that column `column` of a finish plan shows, if it is a key or a kept row's: through
-/// nodes that give each group's row or not.
-pub fn shown_of(plan: &Arc<dyn ExecutionPlan>, column: usize) -> Option<usize> {
-    if let Some(leaf) = plan.downcast_ref::<StateExec>() {
-        return leaf.is_given(column).then_some(column);
-    }
-    if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
-        let shown = projection.expr().get(column)?.expr.downcast_ref::<Column>()?;
-        return shown_of(projection.input(), shown.index());
-    }
-    if let Some(filter) = plan.downcast_ref::<FilterExec>() {
-        let below = match filter.projection() {
-            Some(projection) => *projection.get(column)?,
-            None => column,
-        };
-        return shown_of(filter.input(), below);
-    }
-    let input = plan.downcast_ref::<CooperativeExec>()?.input();
-    shown_of(input, column)
 }
 
 /// `filter` over key columns, or `None` if it is about something else. `key` tells the key column of a name.

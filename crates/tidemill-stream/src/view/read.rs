@@ -10,7 +10,7 @@ use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 
 use crate::engine::run_schema;
 use crate::error::run_error;
-use crate::fold::Aggregation;
+use crate::fold::{Aggregation, Finish};
 use crate::run::{KeyEncoder, Merge, Run, RunError, Sorted};
 use crate::view::lookup::KeyFilter;
 use crate::view::{Frozen, States};
@@ -21,16 +21,16 @@ const SMALL_ROWS: usize = 64 << 10;
 const CHUNKS_AHEAD: usize = 2;
 
 pub fn stream_state(
-    aggregation: Arc<Aggregation>,
+    finish: Arc<Finish>,
     frozen: Frozen,
     filter: Option<Arc<KeyFilter>>,
 ) -> SendableRecordBatchStream {
-    let schema = Arc::clone(aggregation.output_schema());
+    let schema = Arc::clone(finish.schema());
     let mut builder = RecordBatchReceiverStreamBuilder::new(schema, CHUNKS_AHEAD);
     let sender = builder.tx();
     builder.spawn_blocking(move || {
         let mut receiver_gone = false;
-        read(&aggregation, &frozen, filter.as_ref(), &mut |batch| {
+        read(&finish, &frozen, filter.as_ref(), &mut |batch| {
             receiver_gone = sender.blocking_send(Ok(batch)).is_err();
             !receiver_gone
         })
@@ -39,17 +39,13 @@ pub fn stream_state(
 }
 
 /// The finished groups that a filter for few keys wants, in one batch.
-pub fn look_up(
-    aggregation: &Aggregation,
-    frozen: &Frozen,
-    filter: Option<&Arc<KeyFilter>>,
-) -> Result<RecordBatch> {
+pub fn look_up(finish: &Finish, frozen: &Frozen, filter: Option<&Arc<KeyFilter>>) -> Result<RecordBatch> {
     let mut found = Vec::new();
-    read(aggregation, frozen, filter, &mut |batch| {
+    read(finish, frozen, filter, &mut |batch| {
         found.push(batch);
         true
     })?;
-    Ok(concat_batches(aggregation.output_schema(), &found)?)
+    Ok(concat_batches(finish.schema(), &found)?)
 }
 
 fn external(error: RunError) -> DataFusionError {
@@ -58,11 +54,12 @@ fn external(error: RunError) -> DataFusionError {
 
 /// Gives finished batches to `give` until it returns false.
 fn read(
-    aggregation: &Aggregation,
+    finish: &Finish,
     frozen: &Frozen,
     filter: Option<&Arc<KeyFilter>>,
     give: &mut dyn FnMut(RecordBatch) -> bool,
 ) -> Result<()> {
+    let aggregation = finish.aggregation();
     if aggregation.keeps_rows() {
         return read_rows(aggregation, frozen, give);
     }
@@ -87,11 +84,11 @@ fn read(
     for chunk in Merge::try_new(schema, keys, inputs).map_err(external)? {
         let chunk = chunk.map_err(external)?;
         let finished = if chunk.is_unique() {
-            aggregation.finish_unique(&chunk.batch)?
+            finish.unique(&chunk.batch)?
         } else {
             let group_keys = chunk.group_keys(keys).map_err(external)?;
             let columns = chunk.batch.columns();
-            aggregation.finish_grouped(columns, &chunk.groups, chunk.group_count, Some(&group_keys))?
+            finish.grouped(columns, &chunk.groups, chunk.group_count, &group_keys)?
         };
         if !give(finished) {
             break;

@@ -143,7 +143,7 @@ fn queries() -> impl Strategy<Value = Vec<String>> {
 /// Columns of a filter, and the filter.
 type KeyFilter = (Vec<&'static str>, String);
 
-fn in_memory() -> Options {
+pub fn in_memory() -> Options {
     Options {
         checkpoint_log_bytes: 2048,
         segment_bytes: 4096,
@@ -154,7 +154,7 @@ fn in_memory() -> Options {
 }
 
 /// Everything goes to runs as soon as it can, and hardly anything is cached.
-fn on_disk() -> Options {
+pub fn on_disk() -> Options {
     Options { checkpoint_log_bytes: 512, memory_bytes: 0, inline_bytes: 0, cache_bytes: 4096, ..in_memory() }
 }
 

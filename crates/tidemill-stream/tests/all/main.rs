@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod combine;
 mod damage;
 mod equivalence;
 mod pressure;

@@ -44,7 +44,7 @@ pub fn everything() -> bool {
     std::env::var_os("TIDEMILL_TEST_EVERYTHING").is_some()
 }
 
-fn context() -> SessionContext {
+pub fn context() -> SessionContext {
     SessionContext::new_with_state(planner::session_state_builder().build())
 }
 

@@ -10,16 +10,20 @@ use tidemill_stream::disk::sim::SimDisk;
 use tidemill_stream::engine::{Level, Options};
 use tidemill_stream::window::Window;
 
+use crate::combine::assert_combined;
 use crate::equivalence::{Row, batch, batch_at, row};
 use crate::support::{Harness, Plans, everything, printed};
 
-const QUERIES: [&str; 5] = [
+const QUERIES: [&str; 6] = [
     "SELECT count(*), sum(x), min(t) FROM s",
     "SELECT k, count(*), avg(y), count(DISTINCT t) FROM s GROUP BY k",
     "SELECT k, t, sum(x) FILTER (WHERE y > 0) FROM s WHERE x > -500 GROUP BY k, t HAVING count(*) > 1",
     "SELECT t, x * 2, k FROM s WHERE x > 0",
     "SELECT DISTINCT t FROM s",
+    "SELECT k, t, count(*), avg(x), count(DISTINCT t) FROM s GROUP BY k, t",
 ];
+/// The last of the queries' aggregates.
+const COMBINED: [&str; 3] = ["count(*)", "avg(x)", "count(DISTINCT t)"];
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -98,6 +102,7 @@ async fn run(span_us: i64, percent: u8, memory_bytes: usize, steps: Vec<Step>) {
             let theirs = printed(&plans.batch_query(view, &events, "").await);
             assert_eq!(ours, theirs, "after {step:?}: {query}");
         }
+        assert_combined(&harness, QUERIES.len() - 1, &COMBINED, &["t"], &events).await;
     }
 }
 

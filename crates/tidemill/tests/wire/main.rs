@@ -5,6 +5,7 @@
 mod cascade;
 mod client;
 mod clients;
+mod combine;
 mod copy;
 mod crash;
 mod cursor;
