@@ -1,5 +1,6 @@
 //! What a database has to offer to be a foreign server: one file a database implements this trait.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -191,6 +192,10 @@ impl RemoteQuery {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TableFacts {
     pub size: Option<TableSize>,
+    /// About how many values a column has, by what it is called there.
+    pub distinct: HashMap<String, u64>,
+    /// Of PostgreSQL: `150004`.
+    pub version: Option<i32>,
     /// Columns, as they are called there, whose texts are in the order of their bytes without being told.
     pub ordered_by_bytes: Vec<String>,
     /// Columns, as they are called there, of whose texts some may be equal that have other bytes.

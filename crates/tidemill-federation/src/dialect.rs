@@ -2,10 +2,12 @@
 
 use std::fmt;
 
+use arrow::array::ArrayRef;
 use arrow::compute::SortOptions;
 use datafusion::common::ScalarValue;
 use tidemill_sql::types::{Scalar, Type};
 
+use crate::connector::TableFacts;
 use crate::select::RemoteSelect;
 use crate::table::ForeignColumn;
 
@@ -36,6 +38,12 @@ pub trait Dialect: fmt::Debug + Send + Sync {
         let items: Vec<_> = items.iter().map(|item| self.compared(item)).collect();
         let not = if negated { "NOT " } else { "" };
         Some(format!("({} {not}IN ({}))", self.compared(value), items.join(", ")))
+    }
+
+    /// Whether the columns have together the values of one row of many, as a relation of one text; `None`: there is no such
+    /// thing there, or it is longer than that.
+    fn among(&self, _columns: &[Member], _facts: &TableFacts, _bytes_max: usize) -> Option<String> {
+        None
     }
 
     /// A text that is compared by its bytes wherever it gets.
@@ -170,6 +178,15 @@ impl Operand {
     pub fn is_text(&self) -> bool {
         is_text(self.ty)
     }
+}
+
+/// Something, as it is there, and the values that it is wanted to have.
+#[derive(Debug)]
+pub struct Member {
+    pub operand: Operand,
+    /// Of the values. They are compared without a cast.
+    pub ty: Type,
+    pub values: ArrayRef,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

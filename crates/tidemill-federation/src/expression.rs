@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Operator;
@@ -20,7 +21,7 @@ use tidemill_sql::text::TimeZone;
 use tidemill_sql::types::{Scalar, Type};
 
 use crate::connector::{Capabilities, Function, Logic};
-use crate::dialect::{Comparison, Operand};
+use crate::dialect::{Comparison, Member, Operand};
 use crate::pushdown::SORT_KEY;
 
 type Expr = Arc<dyn PhysicalExpr>;
@@ -96,10 +97,41 @@ impl Writer<'_> {
             return None;
         }
         let pairs = list.list().iter().map(|item| self.pair(Comparison::Equal, list.expr(), item));
-        let (values, mut items): (Vec<_>, Vec<_>) = pairs.collect::<Option<Vec<_>>>()?.into_iter().unzip();
-        let mut known = HashSet::new();
-        items.retain(|item| known.insert(item.sql.clone()));
-        self.capabilities.dialect.in_list(values.first()?, &items, list.negated())
+        let (values, items): (Vec<_>, Vec<_>) = pairs.collect::<Option<Vec<_>>>()?.into_iter().unzip();
+        self.capabilities.dialect.in_list(values.first()?, &distinct(items), list.negated())
+    }
+
+    /// Something that has one of the values which it, or its key, is equal to here.
+    pub fn member(&self, expr: &Expr, keys: &ArrayRef) -> Option<Member> {
+        let member = match keyed_value(expr) {
+            Some(value) => {
+                let operand = self.operand(value)?;
+                let ty = operand.ty.with_typmod(-1);
+                let value = |row| value_of_key(&ScalarValue::try_from_array(keys, row).ok()?, ty);
+                let values = (0..keys.len()).map(value).collect::<Option<Vec<_>>>()?;
+                Member { operand, ty, values: ScalarValue::iter_to_array(values).ok()? }
+            }
+            None => {
+                let (operand, ty) = self.without_cast(expr)?;
+                if is_compared_by_key(ty) {
+                    return None;
+                }
+                Member { operand, ty: ty.with_typmod(-1), values: Arc::clone(keys) }
+            }
+        };
+        self.capabilities.compares(Comparison::Equal, member.ty).then_some(member)
+    }
+
+    /// `IN` a list of the values one by one.
+    pub fn listed(&self, member: &Member) -> Option<String> {
+        let (dialect, ty) = (self.capabilities.dialect, member.ty);
+        let item = |row| {
+            let value = ScalarValue::try_from_array(&member.values, row).ok()?;
+            Some(Operand { sql: dialect.literal(&value, ty)?, ty, value: Some(value) })
+        };
+        let items = (0..member.values.len()).map(item).collect::<Option<Vec<_>>>()?;
+        let operand = Operand { ty, ..member.operand.clone() };
+        self.capabilities.lists.then(|| dialect.in_list(&operand, &distinct(items), false))?
     }
 
     /// A pattern that is a constant. What matches it does not depend on the collation.
@@ -139,6 +171,12 @@ impl Writer<'_> {
 
     /// An operand of a comparison that needs no cast there: an index is one of values as they are.
     fn uncast(&self, expr: &Expr) -> Option<Operand> {
+        let (operand, ty) = self.without_cast(expr)?;
+        Some(Operand { ty, ..operand })
+    }
+
+    /// What it is there without a cast, and the type that it has with it.
+    fn without_cast(&self, expr: &Expr) -> Option<(Operand, Type)> {
         let operand = self.operand(expr)?;
         let call = expr.downcast_ref::<ScalarFunctionExpr>();
         let argument = call.filter(|call| call.name() == operand.ty.scalar.typname()).map(|call| call.args());
@@ -149,10 +187,8 @@ impl Writer<'_> {
         let inner = inner.and_then(|inner| self.operand(inner)).filter(|inner| {
             self.capabilities.mixed.contains(&(inner.ty.scalar, operand.ty.scalar)) && !inner.ty.array
         });
-        Some(match inner {
-            Some(inner) => Operand { sql: inner.sql, ..operand },
-            None => operand,
-        })
+        let ty = operand.ty;
+        Some((inner.unwrap_or(operand), ty))
     }
 
     /// What is compared, of which a key may be made here.
@@ -240,6 +276,13 @@ impl Writer<'_> {
         }
         Some(sql + " END)")
     }
+}
+
+/// Each once.
+fn distinct(mut items: Vec<Operand>) -> Vec<Operand> {
+    let mut known = HashSet::new();
+    items.retain(|item| known.insert(item.sql.clone()));
+    items
 }
 
 fn is_test(expr: &Expr) -> bool {

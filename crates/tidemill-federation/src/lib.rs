@@ -7,6 +7,7 @@ pub mod connector;
 pub mod definition;
 pub mod deparse;
 pub mod dialect;
+mod excerpt;
 pub mod expression;
 pub mod file;
 pub mod health;

@@ -3,6 +3,7 @@
 //! A child of a multi-tenant table whose server is not there fails the statement, or is left out and named in a warning:
 //! whoever defines the table, or the session, decides. Never is anything left out without a word.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -97,8 +98,8 @@ pub struct Node {
     dead_nodes: DeadNodes,
     /// As it was planned.
     query: Arc<RemoteQuery>,
-    /// What was asked instead.
-    asked: OnceLock<Arc<RemoteQuery>>,
+    /// What was asked instead, as it is shown.
+    asked: OnceLock<String>,
     rows: AtomicU64,
     bytes: AtomicU64,
     course: Mutex<Course>,
@@ -188,13 +189,14 @@ impl Node {
         }
     }
 
-    pub fn remote_sql(&self) -> &str {
-        &self.asked.get().unwrap_or(&self.query).sql
+    /// What its server was asked, as it is shown.
+    pub fn remote_sql(&self) -> Cow<'_, str> {
+        self.asked.get().map_or_else(|| self.query.excerpt(), |asked| Cow::Borrowed(asked))
     }
 
     /// What its server is asked.
-    pub fn ask(&self, query: &Arc<RemoteQuery>) {
-        self.asked.get_or_init(|| Arc::clone(query));
+    pub fn ask(&self, query: &RemoteQuery) {
+        self.asked.get_or_init(|| query.excerpt().into_owned());
     }
 
     pub fn begin(&self) {

@@ -7,6 +7,7 @@ mod aggregate;
 pub(crate) mod dynamic_filter;
 mod eager;
 mod join;
+mod key;
 mod page_range;
 mod rule;
 mod state;
@@ -92,7 +93,8 @@ impl Pushdown {
 
     /// For the rules to find.
     pub fn configure(self, options: &mut ConfigOptions) {
-        options.optimizer.hash_join_inlist_pushdown_max_distinct_values = dynamic_filter::KEYS_MAX;
+        // Keys are gathered by ours.
+        options.optimizer.hash_join_inlist_pushdown_max_distinct_values = 0;
         options.extensions.insert(self);
     }
 

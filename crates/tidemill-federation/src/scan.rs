@@ -1,5 +1,6 @@
 //! The plan node that reads a foreign table.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -35,7 +36,7 @@ use crate::connector::{Capabilities, Connector, RemoteQuery};
 use crate::health::is_absence;
 use crate::node::{DeadNodes, Member, Node, Nodes, State};
 use crate::pushdown::Pushdown;
-use crate::pushdown::dynamic_filter::narrowed;
+use crate::pushdown::dynamic_filter::{KeyFilter, narrowed};
 use crate::select::RemoteSelect;
 use crate::snapshot::{Shared, Snapshots};
 use crate::transaction::{Transaction, Transactions};
@@ -57,7 +58,7 @@ pub struct ForeignScanExec {
     connector: Arc<dyn Connector>,
     batch_rows: usize,
     /// Conditions that are known when others have run.
-    dynamic_filters: Vec<Arc<dyn PhysicalExpr>>,
+    dynamic_filters: Vec<KeyFilter>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -93,7 +94,7 @@ impl ForeignScanExec {
     }
 
     /// The same, which waits for this filter before it asks for rows.
-    pub(crate) fn with_dynamic_filter(&self, filter: Arc<dyn PhysicalExpr>) -> Self {
+    pub(crate) fn with_dynamic_filter(&self, filter: KeyFilter) -> Self {
         let dynamic_filters = self.dynamic_filters.iter().cloned().chain([filter]).collect();
         Self { dynamic_filters, ..self.with_select(self.select.clone(), self.schema()) }
     }
@@ -135,8 +136,9 @@ impl ForeignScanExec {
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows.try_flatten_stream())))
     }
 
-    pub fn dynamic_filters(&self) -> &[Arc<dyn PhysicalExpr>] {
-        &self.dynamic_filters
+    /// What others are to say of it.
+    pub fn dynamic_filters(&self) -> impl Iterator<Item = &Arc<dyn PhysicalExpr>> {
+        self.dynamic_filters.iter().flat_map(KeyFilter::exprs)
     }
 
     pub fn server(&self) -> &str {
@@ -172,9 +174,9 @@ impl ForeignScanExec {
         &self.query.table
     }
 
-    /// What the server is asked.
-    pub fn remote_sql(&self) -> &str {
-        &self.query.sql
+    /// What the server is asked, as it is shown.
+    pub fn remote_sql(&self) -> Cow<'_, str> {
+        self.query.excerpt()
     }
 }
 
@@ -195,7 +197,7 @@ impl ForeignScanExec {
 
 impl DisplayAs for ForeignScanExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ForeignScanExec: table={}, remote_sql=[{}]", self.query.table, self.query.sql)
+        write!(f, "ForeignScanExec: table={}, remote_sql=[{}]", self.query.table, self.remote_sql())
     }
 }
 
@@ -285,7 +287,7 @@ impl ExecutionPlan for ForeignScanExec {
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        apply_expression_roots(&self.dynamic_filters, f)
+        apply_expression_roots(self.dynamic_filters.iter().map(KeyFilter::root), f)
     }
 
     /// A join that starts anew has another filter.

@@ -6,7 +6,7 @@ use arrow::compute::SortOptions;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::expressions::{CastExpr, Column};
 use tidemill_sql::types::Type;
 
 use crate::connector::{Capabilities, RemoteColumn, RemoteQuery, TableFacts, TableSize};
@@ -84,6 +84,16 @@ impl RemoteSelect {
     /// Of the table, if it is known.
     pub fn size(&self) -> Option<TableSize> {
         self.facts.size.filter(|_| self.joined.is_none())
+    }
+
+    /// About how many values a column has, or what it is cast or made a key of.
+    pub(crate) fn distinct(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<u64> {
+        let column = match Source::of(expr)? {
+            Source::Column { index, .. } => self.items.get(index)?,
+            Source::Expression { expr, .. } => return self.distinct(expr.downcast_ref::<CastExpr>()?.expr()),
+            Source::Constant(_) => return None,
+        };
+        self.facts.distinct.get(&column.column.remote).copied().filter(|_| self.joined.is_none())
     }
 
     /// Whether it gives rows of the table as they are.

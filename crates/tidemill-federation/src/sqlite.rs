@@ -264,7 +264,7 @@ impl Database {
     /// What is said of a query that failed.
     fn failed(&self, query: &RemoteQuery, error: &rusqlite::Error) -> SqlError {
         let said = cause(error);
-        let context = format!("remote SQL command on server \"{}\": {}", self.name, query.sql);
+        let context = format!("remote SQL command on server \"{}\": {}", self.name, query.excerpt());
         let state = match said.as_str() {
             "integer overflow" => return SqlError::out_of_range("bigint").with_context(context),
             said if said.starts_with("no such table") => SqlState::UNDEFINED_TABLE,

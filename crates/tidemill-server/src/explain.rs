@@ -54,8 +54,10 @@ impl<'p> Place<'p> {
                 place.plan = filter.input();
             } else if let Some(projection) = place.plan.downcast_ref::<ProjectionExec>() {
                 place.plan = projection.input();
-            } else if let ("AsideExec" | "CooperativeExec" | "CoalesceBatchesExec" | "SeriesExec", [below]) =
-                (place.plan.name(), place.plan.children().as_slice())
+            } else if let (
+                "AsideExec" | "CooperativeExec" | "CoalesceBatchesExec" | "KeysExec" | "SeriesExec",
+                [below],
+            ) = (place.plan.name(), place.plan.children().as_slice())
             {
                 place.plan = below;
             } else {

@@ -219,8 +219,11 @@ impl Address {
             true => SqlState::UNABLE_TO_ESTABLISH_CONNECTION,
             false => SqlState::FDW_ERROR,
         };
-        SqlError::new(state, message)
-            .with_context(format!("remote SQL command on server \"{}\": {}", self.server, query.sql))
+        SqlError::new(state, message).with_context(format!(
+            "remote SQL command on server \"{}\": {}",
+            self.server,
+            query.excerpt()
+        ))
     }
 }
 

@@ -228,7 +228,7 @@ impl Pool {
     /// What is said of a query that failed.
     pub fn failed(&self, query: &RemoteQuery, error: &Error) -> SqlError {
         let (server, table) = (&self.server, &query.table);
-        let context = format!("remote SQL command on server \"{server}\": {}", query.sql);
+        let context = format!("remote SQL command on server \"{server}\": {}", query.excerpt());
         let Error::Server(told) = error else {
             let message = format!("lost the connection to server \"{server}\"");
             return SqlError::new(SqlState::CONNECTION_FAILURE, message)

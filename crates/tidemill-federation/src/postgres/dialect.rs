@@ -1,11 +1,16 @@
 //! PostgreSQL's SQL, as it means the same whatever the settings and collations of a server are.
 
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef};
 use datafusion::common::ScalarValue;
+use datafusion::common::utils::SingleRowListArrayBuilder;
 use tidemill_sql::name::quote_literal;
 use tidemill_sql::types::{Scalar, Type};
 
+use crate::connector::TableFacts;
 use crate::deparse::constant_text;
-use crate::dialect::{Comparison, Dialect, Operand};
+use crate::dialect::{Comparison, Dialect, Member, Operand};
 
 #[derive(Debug)]
 pub struct PostgresDialect;
@@ -91,13 +96,36 @@ impl Dialect for PostgresDialect {
     }
 
     fn in_list(&self, value: &Operand, items: &[Operand], negated: bool) -> Option<String> {
-        if let Some(array) = array(items) {
+        if let Some(array) = array_of(items) {
             let test = if negated { "<> ALL" } else { "= ANY" };
             return Some(format!("({} {test} ({array}))", value.sql));
         }
         let items: Vec<_> = items.iter().map(|item| item.sql.as_str()).collect();
         let not = if negated { "NOT " } else { "" };
         Some(format!("({} {not}IN ({}))", value.sql, items.join(", ")))
+    }
+
+    /// An array that is compared as a whole is hashed, if its elements are of the column's type; otherwise it is a relation.
+    fn among(&self, columns: &[Member], facts: &TableFacts, bytes_max: usize) -> Option<String> {
+        let hashes_arrays = facts.version? >= ARRAYS_HASHED_SINCE;
+        let arrays = columns.iter().map(|column| array(Arc::clone(&column.values), column.ty));
+        let arrays = arrays.collect::<Option<Vec<_>>>()?;
+        let is_of_type = |column: &Member| {
+            let is_plain = |ty: Type| matches!(ty.scalar, Scalar::Text | Scalar::Varchar);
+            let (own, other) = (column.operand.ty, column.ty);
+            own.scalar == other.scalar || is_plain(own) && is_plain(other)
+        };
+        let names: Vec<_> = columns.iter().map(|column| column.operand.sql.as_str()).collect();
+        let sql = match (columns, arrays.as_slice()) {
+            ([], _) => return None,
+            ([column], _) if column.values.len() < ARRAY_MIN => return None,
+            ([column], [array]) if hashes_arrays && is_of_type(column) => {
+                format!("({} = ANY ({array}))", column.operand.sql)
+            }
+            ([column], [array]) => format!("({} IN (SELECT unnest({array})))", column.operand.sql),
+            _ => format!("(({}) IN (SELECT * FROM unnest({})))", names.join(", "), arrays.join(", ")),
+        };
+        (sql.len() <= bytes_max).then_some(sql)
     }
 
     fn compared(&self, operand: &Operand) -> String {
@@ -156,13 +184,21 @@ impl Dialect for PostgresDialect {
 /// Constants from which on a list is an array, which takes less to read.
 const ARRAY_MIN: usize = 10;
 
+/// The version of PostgreSQL that hashes arrays of constants.
+const ARRAYS_HASHED_SINCE: i32 = 140_000;
+
 /// Many constants as one.
-fn array(items: &[Operand]) -> Option<String> {
+fn array_of(items: &[Operand]) -> Option<String> {
     let first = items.first().filter(|_| items.len() >= ARRAY_MIN)?;
     let values = items.iter().map(|item| item.value.clone()).collect::<Option<Vec<_>>>()?;
-    let (ty, array) = (Type::array(first.ty.scalar), ScalarValue::new_list(&values, &first.ty.arrow(), true));
-    let text = constant_text(&ScalarValue::List(array), ty)?;
-    Some(format!("{}::{}", quote_literal(&text).trim_start(), ty.display()))
+    array(ScalarValue::iter_to_array(values).ok()?, first.ty)
+}
+
+/// Values as one constant.
+fn array(values: ArrayRef, ty: Type) -> Option<String> {
+    let array = SingleRowListArrayBuilder::new(values).with_nullable(true).build_list_scalar();
+    let ty = Type::array(ty.scalar);
+    Some(format!("{}::{}", quote_literal(&constant_text(&array, ty)?).trim_start(), ty.display()))
 }
 
 #[cfg(test)]

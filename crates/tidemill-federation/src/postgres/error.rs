@@ -40,7 +40,7 @@ pub fn of_socket(error: &io::Error) -> String {
 
 /// A query failed there.
 pub fn failed(server: &str, query: &RemoteQuery, error: &Error) -> SqlError {
-    let context = format!("remote SQL command on server \"{server}\": {}", query.sql);
+    let context = format!("remote SQL command on server \"{server}\": {}", query.excerpt());
     let Some(told) = error.as_db_error() else { return lost(server, &cause(error)).with_context(context) };
     let code = told.code().code();
     if code.starts_with("57P") {

@@ -1,5 +1,5 @@
-//! What a server knows of its tables: how large they are, without counting, how their texts are compared, and of which types
-//! their columns are.
+//! What a server knows of its tables: how large they are and how many values columns have, without counting, how their texts
+//! are compared, and of which types their columns are.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +25,14 @@ const UNKNOWN_FOR: Duration = Duration::from_secs(5);
 /// As PostgreSQL's planner reckons: so many rows a page when it was last analyzed, and so many pages now. Ranges of pages are
 /// read as such since version 14. Texts are in the order of their bytes in the locales C, POSIX and C.UTF-8, and whatever
 /// the provider `builtin` does. Since version 12 there are collations in which texts are equal that have other bytes.
+/// How many values a column has is what ANALYZE has found, of whoever may read it; of a table with others below it that of all.
 const FACTS: &str = "\
+    WITH of_values AS (SELECT DISTINCT ON (attname) attname, n_distinct \
+                       FROM pg_stats \
+                       WHERE (schemaname, tablename) = (SELECT nspname, relname \
+                             FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace \
+                             WHERE pg_class.oid = to_regclass($1)) \
+                       ORDER BY attname, inherited DESC) \
     SELECT CASE WHEN relkind = 'p' THEN nullif(reltuples, -1) \
                 WHEN relpages > 0 AND reltuples >= 0 THEN reltuples / relpages * pages END::float8, \
            CASE WHEN relkind IN ('r', 'm') AND current_setting('server_version_num')::int >= 140000 THEN pages ELSE 0 END, \
@@ -43,7 +50,10 @@ const FACTS: &str = "\
                  FROM pg_attribute \
                  JOIN pg_collation ON pg_collation.oid = attcollation \
                  WHERE attrelid = pg_class.oid AND attnum > 0 AND \
-                       to_jsonb(pg_collation) ->> 'collisdeterministic' = 'false') \
+                       to_jsonb(pg_collation) ->> 'collisdeterministic' = 'false'), \
+           current_setting('server_version_num')::int, \
+           ARRAY(SELECT attname::text FROM of_values), \
+           ARRAY(SELECT n_distinct::float8 FROM of_values) \
     FROM pg_class, LATERAL (SELECT pg_relation_size(oid) / current_setting('block_size')::int8) AS now (pages) \
     WHERE oid = to_regclass($1)";
 
@@ -186,9 +196,32 @@ fn facts(found: &Row) -> Option<TableFacts> {
     let (rows, pages): (Option<f64>, i64) = (found.try_get(0).ok()?, found.try_get(1).ok()?);
     let pages = u64::try_from(pages).ok()?;
     let size = rows.map(|rows| TableSize { rows: rows as u64, pages });
+    let (columns, counts): (Vec<String>, Vec<f64>) = (found.try_get(5).ok()?, found.try_get(6).ok()?);
+    let distinct =
+        columns.into_iter().zip(counts).filter_map(|(column, count)| Some((column, distinct(count, rows)?)));
     Some(TableFacts {
         size,
+        distinct: distinct.collect(),
+        version: found.try_get(4).ok()?,
         ordered_by_bytes: found.try_get(2).ok()?,
         equal_otherwise: found.try_get(3).ok()?,
     })
+}
+
+/// Different values, as `pg_stats` tells them: how many, or less than 0 what share of the rows; 0 is not known.
+fn distinct(count: f64, rows: Option<f64>) -> Option<u64> {
+    let count = if count < 0.0 { -count * rows? } else { count };
+    (count >= 1.0).then_some(count as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn different_values_are_a_number_or_a_share() {
+        assert_eq!(distinct(40.0, None), Some(40));
+        assert_eq!(distinct(-0.5, Some(3000.0)), Some(1500));
+        assert_eq!((distinct(-0.5, None), distinct(0.0, Some(3000.0))), (None, None));
+    }
 }

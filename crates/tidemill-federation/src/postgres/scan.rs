@@ -270,8 +270,10 @@ impl Scan {
     fn garbled(&self, error: SqlError) -> SqlError {
         let server = &self.pool.server;
         let context = error.context.clone().unwrap_or_default();
-        error
-            .with_context(format!("{context}\nremote SQL command on server \"{server}\": {}", self.query.sql))
+        error.with_context(format!(
+            "{context}\nremote SQL command on server \"{server}\": {}",
+            self.query.excerpt()
+        ))
     }
 }
 

@@ -8,18 +8,19 @@
 //! ```
 //!
 //! The scan waits for the keys before it asks its server, but not for long (`foreign_dynamic_filter_wait`): without them it
-//! reads what it would have read. Many keys are a range.
+//! reads what it would have read. Many keys are a relation in the query where the server makes one of an array; that is a
+//! temporary table for which nothing has to be written there. Servers that do not get a list of some of them, and of even
+//! more all get the range.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use datafusion::common::JoinType;
 use datafusion::common::stats::Precision;
+use datafusion::common::{JoinType, NullEquality};
 use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::{DynamicFilterPhysicalExpr, InListExpr, Literal, lit};
+use datafusion::physical_expr::expressions::{DynamicFilterPhysicalExpr, Literal, lit};
 use datafusion::physical_expr::utils::{collect_columns, split_conjunction};
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::HashJoinExec;
@@ -27,22 +28,27 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::union::UnionExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use tokio::time::{Instant, timeout_at};
 
 use super::eager::EXCHANGES;
+use super::key::{KEYS_MAX, Keys, KeysExec};
 use super::rule::{NodeRule, Plan};
 use super::{Pushdown, with_columns};
 use crate::connector::Capabilities;
 use crate::dialect::Comparison;
-use crate::expression::Writer;
 use crate::scan::ForeignScanExec;
 use crate::select::RemoteSelect;
 
-/// Rows of the hashed side whose keys go to the servers one by one.
-pub(super) const KEYS_MAX: usize = 2_000;
+/// Keys that go to a server one by one.
+const LIST_MAX: usize = 2_000;
+/// The text of the keys in the queries of all scans of a join.
+const TEXT_MAX: usize = 64 << 20;
+/// Of the values that a column has, the share from which on more keys than a list has are not worth comparing.
+const SHARE_MAX: f64 = 0.5;
 /// Rows of the hashed side, if that is known, from which on nobody waits for it.
-const ROWS_MAX: usize = 50_000;
+const ROWS_MAX: usize = KEYS_MAX;
 
 pub(super) const RULE: NodeRule = NodeRule {
     name: "foreign_dynamic_filters",
@@ -82,14 +88,37 @@ fn filtered_join(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> 
     if !drops_others || join.null_aware || is_large {
         return Ok(None);
     }
-    let keys: Vec<Expr> = join.on().iter().map(|(_, right)| Arc::clone(right)).collect();
+    let exprs: Vec<Expr> = join.on().iter().map(|(_, right)| Arc::clone(right)).collect();
     // DataFusion may have made one already.
     let produced = join.dynamic_expressions_produced().pop();
-    let filter = produced.and_then(|filter| Arc::downcast::<DynamicFilterPhysicalExpr>(filter).ok());
-    let filter = filter.unwrap_or_else(|| Arc::new(DynamicFilterPhysicalExpr::new(keys.clone(), lit(true))));
-    let Some(right) = filtered(join.right(), &keys, &filter)? else { return Ok(None) };
-    let join = join.builder().with_new_children(vec![Arc::clone(join.left()), right])?;
-    Ok(Some(Arc::new(join.build()?.with_dynamic_filter_expr(filter)?)))
+    let range = produced.and_then(|filter| Arc::downcast::<DynamicFilterPhysicalExpr>(filter).ok());
+    let range = range.unwrap_or_else(|| Arc::new(DynamicFilterPhysicalExpr::new(exprs.clone(), lit(true))));
+    let (keys, rows) = (Arc::<Keys>::default(), hashed.get_value().copied());
+    let hashed = Hashed { range: &range, keys: &keys, rows };
+    let Some(right) = filtered(join.right(), &exprs, &hashed)? else { return Ok(None) };
+    let mut left = Arc::clone(join.left());
+    if left.output_partitioning().partition_count() == 1 {
+        let exprs = join.on().iter().map(|(left, _)| Arc::clone(left)).collect();
+        let nulls_are_equal = join.null_equality() == NullEquality::NullEqualsNull;
+        left = Arc::new(KeysExec::new(left, exprs, nulls_are_equal, keys));
+    }
+    let join = join.builder().with_new_children(vec![left, right])?;
+    Ok(Some(Arc::new(join.build()?.with_dynamic_filter_expr(range)?)))
+}
+
+/// What is known of the hashed side when its rows have come, and what is before.
+struct Hashed<'a> {
+    range: &'a Arc<DynamicFilterPhysicalExpr>,
+    keys: &'a Arc<Keys>,
+    rows: Option<usize>,
+}
+
+/// What a scan waits for.
+#[derive(Debug, Clone)]
+pub(crate) struct KeyFilter {
+    /// The range, of what the scan gives. It is complete when all keys are.
+    range: Expr,
+    keys: Arc<Keys>,
 }
 
 /// Whether it gives all rows that come, or all that fulfil a condition, as they are.
@@ -104,22 +133,23 @@ fn keeps_rows(plan: &Arc<dyn ExecutionPlan>) -> bool {
 /// The plan with scans that wait for the filter; `None` if there are none.
 fn filtered(
     plan: &Arc<dyn ExecutionPlan>,
-    keys: &[Expr],
-    filter: &Arc<DynamicFilterPhysicalExpr>,
+    exprs: &[Expr],
+    hashed: &Hashed,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     if let Some(scan) = plan.downcast_ref::<ForeignScanExec>() {
-        if !takes(scan, keys) {
+        if !takes(scan, exprs, hashed.rows) {
             return Ok(None);
         }
-        let filter = Arc::clone(filter).with_new_children(keys.to_vec())?;
+        hashed.keys.add_scan();
+        let range = Arc::clone(hashed.range).with_new_children(exprs.to_vec())?;
+        let filter = KeyFilter { range, keys: Arc::clone(hashed.keys) };
         return Ok(Some(Arc::new(scan.with_dynamic_filter(filter))));
     }
     if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
         let column = |i: usize| projection.expr().get(i).map(|item| Arc::clone(&item.expr));
-        let Some(keys) = keys.iter().map(|key| with_columns(key, column)).collect::<Option<Vec<_>>>() else {
-            return Ok(None);
-        };
-        let below = filtered(projection.input(), &keys, filter)?;
+        let exprs = exprs.iter().map(|expr| with_columns(expr, column)).collect::<Option<Vec<_>>>();
+        let Some(exprs) = exprs else { return Ok(None) };
+        let below = filtered(projection.input(), &exprs, hashed)?;
         return below.map(|below| replace_children_if_necessary(Arc::clone(plan), vec![below])).transpose();
     }
     if !keeps_rows(plan) {
@@ -127,7 +157,7 @@ fn filtered(
     }
     let mut any = false;
     let sides = plan.children().into_iter().map(|side| {
-        let below = filtered(side, keys, filter)?;
+        let below = filtered(side, exprs, hashed)?;
         any |= below.is_some();
         Ok(below.unwrap_or_else(|| Arc::clone(side)))
     });
@@ -135,33 +165,45 @@ fn filtered(
     any.then(|| replace_children_if_necessary(Arc::clone(plan), sides)).transpose()
 }
 
-/// Whether a scan's server can judge one of the keys.
-fn takes(scan: &ForeignScanExec, keys: &[Expr]) -> bool {
+/// Whether a scan's server can judge one of the keys, and so many of them are worth it, if that is known.
+fn takes(scan: &ForeignScanExec, exprs: &[Expr], rows: Option<usize>) -> bool {
     let (select, capabilities) = (scan.select(), scan.capabilities());
-    // Of groups it is one of what they are grouped by.
-    let groups_by = |key: &Expr| {
-        let keys = select.keys.unwrap_or(usize::MAX);
-        collect_columns(key).iter().all(|column| column.index() < keys)
-    };
     let writer = select.writer(capabilities);
-    let is_known = |key: &Expr| {
-        let operand = writer.compared(key).filter(|_| groups_by(key));
+    let is_known = |expr: &Expr| {
+        let operand = writer.compared(expr).filter(|_| is_of_rows(select, expr));
         operand.is_some_and(|operand| capabilities.compares(Comparison::Equal, operand.ty))
     };
-    select.limit.is_none() && capabilities.lists && keys.iter().any(is_known)
+    let is_worth_it = rows.is_none_or(|rows| leaves_rows_out(select, exprs, rows));
+    select.limit.is_none() && capabilities.lists && is_worth_it && exprs.iter().any(is_known)
+}
+
+/// Whether it can be asked before rows are grouped: of groups it is of what they are grouped by.
+fn is_of_rows(select: &RemoteSelect, expr: &Expr) -> bool {
+    let keys = select.keys.unwrap_or(usize::MAX);
+    collect_columns(expr).iter().all(|column| column.index() < keys)
+}
+
+/// Whether rows that have one of so many keys are, as far as anybody knows, so few that it is worth comparing.
+fn leaves_rows_out(select: &RemoteSelect, exprs: &[Expr], keys: usize) -> bool {
+    let [expr] = exprs else { return true };
+    let share = select.distinct(expr).map(|distinct| keys as f64 / distinct as f64);
+    keys <= LIST_MAX || share.is_none_or(|share| share < SHARE_MAX)
 }
 
 /// What is asked for with what the filters say; `None` if they say nothing before the wait is over.
 pub(crate) async fn narrowed(
     select: &RemoteSelect,
-    filters: &[Expr],
+    filters: &[KeyFilter],
     capabilities: &Capabilities,
     wait: Duration,
 ) -> Option<RemoteSelect> {
     let (deadline, mut conditions) = (Instant::now() + wait, Vec::new());
-    for filter in filters.iter().filter_map(|filter| filter.downcast_ref::<DynamicFilterPhysicalExpr>()) {
-        if timeout_at(deadline, filter.wait_complete()).await.is_ok() {
-            conditions.extend(said(filter, &select.writer(capabilities)));
+    for filter in filters {
+        let Some(range) = filter.range.downcast_ref::<DynamicFilterPhysicalExpr>() else { continue };
+        if timeout_at(deadline, range.wait_complete()).await.is_ok() {
+            let said = filter.keys_said(select, capabilities);
+            // They say all that a range does.
+            conditions.extend(said.unwrap_or_else(|| range_said(range, select, capabilities)));
         }
     }
     let is_narrower = !conditions.is_empty();
@@ -169,16 +211,44 @@ pub(crate) async fn narrowed(
     is_narrower.then(|| RemoteSelect { conditions, ..select.clone() })
 }
 
-/// What a server can judge of a filter that is complete: a row that does not fulfil it has no partner.
-fn said(filter: &DynamicFilterPhysicalExpr, writer: &Writer) -> Vec<String> {
-    let Ok(current) = filter.current() else { return vec![] };
-    let parts: Vec<&Expr> = split_conjunction(&current);
-    let lists = parts.iter().filter(|part| part.downcast_ref::<InListExpr>().is_some());
-    let lists: Vec<_> = lists.filter_map(|part| writer.condition(part)).collect();
-    // A list says all that a range does.
-    if !lists.is_empty() {
-        return lists;
+/// What a server can judge of the range: a row that is not in it has no partner.
+fn range_said(
+    range: &DynamicFilterPhysicalExpr,
+    select: &RemoteSelect,
+    capabilities: &Capabilities,
+) -> Vec<String> {
+    let (Ok(current), writer) = (range.current(), select.writer(capabilities)) else { return vec![] };
+    let parts = split_conjunction(&current).into_iter();
+    let parts = parts.filter(|part| part.downcast_ref::<Literal>().is_none() && is_of_rows(select, part));
+    parts.filter_map(|part| writer.condition(part)).collect()
+}
+
+impl KeyFilter {
+    /// What is compared with the keys.
+    pub fn exprs(&self) -> Vec<&Expr> {
+        self.range.children()
     }
-    let ranges = parts.into_iter().filter(|part| part.downcast_ref::<Literal>().is_none());
-    ranges.filter_map(|part| writer.condition(part)).collect()
+
+    pub fn root(&self) -> &Expr {
+        &self.range
+    }
+
+    /// What a server can judge of the keys; `None`: it cannot, or there are too many.
+    fn keys_said(&self, select: &RemoteSelect, capabilities: &Capabilities) -> Option<Vec<String>> {
+        let (keys, writer) = (self.keys.found()?, select.writer(capabilities));
+        let exprs: Vec<_> = self.exprs().into_iter().cloned().collect();
+        let count = keys.first().filter(|keys| !keys.is_empty())?.len();
+        if !leaves_rows_out(select, &exprs, count) {
+            return None;
+        }
+        let members = exprs.iter().zip(keys.iter()).filter(|(expr, _)| is_of_rows(select, expr));
+        let members: Vec<_> = members.filter_map(|(expr, keys)| writer.member(expr, keys)).collect();
+        let text_max = TEXT_MAX / self.keys.scans().max(1);
+        if let Some(all) = capabilities.dialect.among(&members, &select.facts, text_max) {
+            return Some(vec![all]);
+        }
+        let listed = |member| writer.listed(member).filter(|list| list.len() <= text_max);
+        let lists: Vec<_> = members.iter().filter(|_| count <= LIST_MAX).filter_map(listed).collect();
+        (!lists.is_empty()).then_some(lists)
+    }
 }

@@ -37,7 +37,8 @@ fn split(plan: &Plan, pushdown: &Pushdown) -> Result<Option<Plan>> {
 /// The scans of the ranges; `None` if one is enough.
 fn ranges(scan: &ForeignScanExec, connections: u64) -> Option<Vec<Arc<dyn ExecutionPlan>>> {
     let select = scan.select();
-    let reads_all = select.is_of_rows() && select.conditions.is_empty() && scan.dynamic_filters().is_empty();
+    let reads_all =
+        select.is_of_rows() && select.conditions.is_empty() && scan.dynamic_filters().next().is_none();
     let size = select.size().filter(|_| reads_all)?;
     let count = connections.min(size.pages / PAGES_MIN);
     if count < 2 {

@@ -90,7 +90,7 @@ fn foreign_scan(scan: &ForeignScanExec) -> Described {
         None => (format!("Foreign Scan on {}", quote_ident(scan.table())), None),
     };
     let remote = (scan.capabilities().label, scan.remote_sql().to_string());
-    let keys: Vec<_> = scan.dynamic_filters().iter().flat_map(|filter| filter.children()).map(text).collect();
+    let keys: Vec<_> = scan.dynamic_filters().map(text).collect();
     let filter = (!keys.is_empty()).then(|| ("Dynamic Filter", keys.join(", ")));
     (title, relations.into_iter().chain([remote]).chain(filter).collect())
 }

@@ -72,7 +72,7 @@ fn last_query_nodes(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
             ("bytes", node.bytes().into()),
             ("time_ms", node.time().map(|time| time.as_secs_f64() * 1e3).into()),
             ("error", node.error().into()),
-            ("remote_sql", node.remote_sql().into()),
+            ("remote_sql", node.remote_sql().as_ref().into()),
         ])?;
         // What a server that is a node itself has left out.
         for below in node.below().into_iter().filter(|below| below.is_skipped) {

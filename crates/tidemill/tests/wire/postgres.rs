@@ -33,6 +33,8 @@ impl Postgres {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let process = as_user(is_root, &bin.join("postgres"))
             .args(["-c", "fsync=off", "-c", "timezone=UTC", "-c", "listen_addresses=127.0.0.1"])
+            // What is known of a table is what a test has made known.
+            .args(["-c", "autovacuum=off"])
             .args(["-c", "unix_socket_directories=", "-p", &port.to_string(), "-D"])
             .arg(&data)
             .stdout(Stdio::null())

@@ -493,7 +493,7 @@ async fn keys_of_one_side_go_to_the_servers_of_the_other() {
         ),
         (
             "SELECT count(*), sum(n) FROM hist WHERE free IN (SELECT free FROM wanted)",
-            r#"SELECT "n", "free" FROM "n1"."hist" WHERE ("free" IN ('1.5'::numeric, '2.25'::numeric, NULL::numeric))"#,
+            r#"SELECT "n", "free" FROM "n1"."hist" WHERE ("free" IN ('1.5'::numeric, '2.25'::numeric))"#,
         ),
         (
             "SELECT w.free, avg(v) FROM wanted w JOIN hist h USING (eid) GROUP BY w.free ORDER BY w.free",
@@ -504,8 +504,8 @@ async fn keys_of_one_side_go_to_the_servers_of_the_other() {
             r#"SELECT "eid", count(*) FROM "n1"."hist" WHERE ("eid" = ANY ('{"sensor 1","sensor 2","sensor 3","sensor 4","sensor 5","sensor 6","sensor 7","sensor 8","sensor 9","sensor 10","sensor 11","sensor 12"}'::text[])) GROUP BY 1"#,
         ),
         (
-            "SELECT sum(h.n) FROM (SELECT x * 0.25 AS v FROM generate_series(8, 3000) AS x) s JOIN hist h ON s.v = h.free",
-            r#"SELECT "free", sum("n"), false FROM "n1"."hist" WHERE ("free" >= '2'::numeric) AND ("free" <= '750'::numeric) GROUP BY 1"#,
+            "SELECT count(*) FROM wanted w JOIN hist h ON (w.eid, w.free) = (h.eid, h.free)",
+            r#"SELECT "eid", "free", count(*) FROM "n1"."hist" WHERE (("eid", "free") IN (SELECT * FROM unnest('{"sensor 3","sensor 4"}'::text[], '{1.5,2.25}'::numeric[]))) GROUP BY 1, 2"#,
         ),
     ] {
         let wanted = rows(&setting.remote, query).await;
@@ -519,4 +519,68 @@ async fn keys_of_one_side_go_to_the_servers_of_the_other() {
         "SELECT count(*) FROM hist WHERE eid IN (SELECT eid FROM wanted WHERE pg_sleep(0.2) IS NOT NULL)";
     assert_eq!(rows(&setting.client, query).await, [["150"]], "{query}");
     assert_eq!(asked_in_the_end(&setting).await, r#"SELECT "eid" FROM "n1"."hist""#);
+}
+
+/// The last query's text, without the numbers of bytes that are not shown.
+fn without_counts(asked: &str) -> String {
+    let parts = asked.split(" … ").enumerate();
+    parts.map(|(i, part)| if i == 1 { " … " } else { part }).collect()
+}
+
+/// The keys of a series, as the nodes are asked for them.
+async fn told_of_keys(setting: &Setting, keys: &str, condition: &str) -> String {
+    let query = format!(
+        "SELECT count(*), sum(h.n), min(h.eid) FROM (SELECT {keys} FROM generate_series(-1300, 3000) AS x) AS s
+         JOIN hist AS h ON {condition}"
+    );
+    setting.client.batch_execute("SET enable_foreign_eager_aggregates = off").await.unwrap();
+    assert_eq!(rows(&setting.client, &query).await, rows(&setting.remote, &query).await, "{query}");
+    let told = asked_in_the_end(setting).await;
+    same(setting, &query).await;
+    told
+}
+
+#[tokio::test]
+async fn many_keys_are_a_relation_on_the_servers() {
+    let Some(setting) = start().await else { return };
+    setting.client.batch_execute("SET foreign_dynamic_filter_wait = '60s'").await.unwrap();
+    for (keys, condition, starts, ends) in [
+        ("x AS k", "s.k = h.n", r#"("n" = ANY ('{-1300,-1299,"#, "2999,3000}'::integer[]))"),
+        (
+            "x * 3000000000000000::bigint AS k",
+            "s.k = h.b",
+            r#"("b" = ANY ('{-3900000000000000000,"#,
+            "}'::bigint[]))",
+        ),
+        // The server would compare arrays of another type than the column's value by value.
+        ("x::bigint AS k", "s.k = h.n", r#"("n" IN (SELECT unnest('{-1300,-1299,"#, "3000}'::bigint[])))"),
+        (
+            "x * 0.250 AS k",
+            "s.k = h.free",
+            r#"("free" = ANY ('{-325,-324.75,-324.5,"#,
+            "749.75,750}'::numeric[]))",
+        ),
+        (
+            r#"CASE x WHEN 9 THEN E'\'\\",{}' WHEN 8 THEN NULL ELSE 'sensor ' || x END AS k"#,
+            "s.k = h.eid",
+            r#"("eid" = ANY (E'{"sensor -1300","sensor -1299","#,
+            r#""sensor 3000"}'::text[]))"#,
+        ),
+        (
+            "timestamp '2020-01-01' + x * interval '7 minutes' AS k",
+            "s.k = h.at",
+            r#"("at" = ANY ('{"2019-12-25 16:20:00","#,
+            r#""2020-01-15 14:00:00"}'::timestamp without time zone[]))"#,
+        ),
+        (
+            "nullif(x % 17, 3) AS k, CASE WHEN x <> 7 THEN 'sensor ' || x % 40 END AS t, x % 2 AS other",
+            "(s.k, s.t) = (h.n, h.eid) AND h.site = s.other",
+            r#"(("n", "eid", "site") IN (SELECT * FROM unnest('{"#,
+            "}'::integer[])))",
+        ),
+    ] {
+        let told = without_counts(&told_of_keys(&setting, keys, condition).await);
+        let (_, told) = told.split_once(" WHERE ").unwrap();
+        assert!(told.starts_with(starts) && told.ends_with(ends), "{keys}, {condition}: {told}");
+    }
 }
