@@ -87,10 +87,12 @@ impl RemoteSelect {
     }
 
     /// About how many values a column has, or what it is cast or made a key of.
-    pub(crate) fn distinct(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<u64> {
-        let column = match Source::of(expr)? {
-            Source::Column { index, .. } => self.items.get(index)?,
-            Source::Expression { expr, .. } => return self.distinct(expr.downcast_ref::<CastExpr>()?.expr()),
+    pub(crate) fn distinct(&self, source: &Source) -> Option<u64> {
+        let column = match source {
+            Source::Column { index, .. } => self.items.get(*index)?,
+            Source::Expression { expr, .. } => {
+                return self.distinct(&Source::of(expr.downcast_ref::<CastExpr>()?.expr())?);
+            }
             Source::Constant(_) => return None,
         };
         self.facts.distinct.get(&column.column.remote).copied().filter(|_| self.joined.is_none())

@@ -220,4 +220,30 @@ mod tests {
         assert_eq!(list(&items, false), format!("(\"c\" = ANY (E'{{{}}}'::text[]))", elements.join(",")));
         assert!(list(&items, true).starts_with("(\"c\" <> ALL ("));
     }
+
+    #[test]
+    fn many_values_are_a_relation_if_the_server_has_one() {
+        let member = |own, ty, values: ArrayRef| {
+            let operand = Operand { sql: "\"c\"".into(), ty: Type::new(own), value: None };
+            Member { operand, ty: Type::new(ty), values }
+        };
+        let numbers = || Arc::new((0..10).collect::<arrow::array::Int64Array>()) as ArrayRef;
+        let at = |version| TableFacts { version, ..TableFacts::default() };
+        let among = |columns: &[Member], version| PostgresDialect.among(columns, &at(version), 200);
+        let same = [member(Scalar::Int8, Scalar::Int8, numbers())];
+        let listed = "'{0,1,2,3,4,5,6,7,8,9}'::bigint[]";
+        assert_eq!(among(&same, Some(150_000)), Some(format!("(\"c\" = ANY ({listed}))")));
+        let unnested = Some(format!("(\"c\" IN (SELECT unnest({listed})))"));
+        assert_eq!(among(&same, Some(130_000)), unnested);
+        assert_eq!(among(&[member(Scalar::Int4, Scalar::Int8, numbers())], Some(150_000)), unnested);
+        let [one, other] =
+            [member(Scalar::Int4, Scalar::Int8, numbers()), member(Scalar::Int8, Scalar::Int8, numbers())];
+        let rows = format!("((\"c\", \"c\") IN (SELECT * FROM unnest({listed}, {listed})))");
+        assert_eq!(among(&[one, other], Some(150_000)), Some(rows));
+        // Few, a server that is no PostgreSQL, and a text that is too long.
+        assert_eq!(among(&[member(Scalar::Int8, Scalar::Int8, numbers().slice(0, 9))], Some(150_000)), None);
+        assert_eq!(among(&same, None), None);
+        let long = Arc::new((0..10).map(|_| Some("x".repeat(20))).collect::<arrow::array::StringArray>());
+        assert_eq!(among(&[member(Scalar::Text, Scalar::Text, long)], Some(150_000)), None);
+    }
 }

@@ -7,7 +7,8 @@
 //!       ForeignScan: SELECT g, x
 //! ```
 //!
-//! A side of the union that cannot do that is folded here.
+//! A side of the union that cannot do that is folded here, and so is one that has not many rows a group, as far as that is
+//! known: it would send more than its rows.
 
 use std::sync::Arc;
 
@@ -21,6 +22,10 @@ use super::state::{Call, Part, is_known, received, state};
 use super::{Pushdown, Source, Target, push};
 use crate::scan::ForeignScanExec;
 use crate::select::RemoteSelect;
+
+/// Of the rows of a table, the share up to which there may be groups of them that are worth folding there. A state is about
+/// as large as two rows, and a server makes many of them on disk.
+const GROUPS_MAX: f64 = 0.25;
 
 pub(super) const RULE: NodeRule = NodeRule {
     name: "foreign_partial_aggregates",
@@ -88,7 +93,7 @@ pub(super) struct States<'a> {
 
 impl Target for States<'_> {
     fn scan(&self, scan: &ForeignScanExec, sources: &[Source]) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        if !scan.select().is_of_rows() {
+        if !scan.select().is_of_rows() || has_many_groups(scan.select(), &sources[..self.keys]) {
             return Ok(None);
         }
         let Some(parts) = self.parts(scan, sources) else { return Ok(None) };
@@ -109,6 +114,14 @@ impl Target for States<'_> {
     fn keeps_projections(&self) -> bool {
         false
     }
+}
+
+/// Whether there are at least so many groups that to send all rows, which several connections do, takes less than to fold
+/// them there. A condition is thought to leave as many rows of each.
+fn has_many_groups(select: &RemoteSelect, keys: &[Source]) -> bool {
+    let Some(size) = select.size() else { return false };
+    let groups = keys.iter().filter_map(|key| select.distinct(key)).max();
+    groups.is_some_and(|groups| groups as f64 > GROUPS_MAX * size.rows as f64)
 }
 
 impl States<'_> {

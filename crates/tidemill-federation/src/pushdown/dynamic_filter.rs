@@ -35,7 +35,7 @@ use tokio::time::{Instant, timeout_at};
 use super::eager::EXCHANGES;
 use super::key::{KEYS_MAX, Keys, KeysExec};
 use super::rule::{NodeRule, Plan};
-use super::{Pushdown, with_columns};
+use super::{Pushdown, Source, with_columns};
 use crate::connector::Capabilities;
 use crate::dialect::Comparison;
 use crate::scan::ForeignScanExec;
@@ -186,7 +186,8 @@ fn is_of_rows(select: &RemoteSelect, expr: &Expr) -> bool {
 /// Whether rows that have one of so many keys are, as far as anybody knows, so few that it is worth comparing.
 fn leaves_rows_out(select: &RemoteSelect, exprs: &[Expr], keys: usize) -> bool {
     let [expr] = exprs else { return true };
-    let share = select.distinct(expr).map(|distinct| keys as f64 / distinct as f64);
+    let distinct = Source::of(expr).and_then(|source| select.distinct(&source));
+    let share = distinct.map(|distinct| keys as f64 / distinct as f64);
     keys <= LIST_MAX || share.is_none_or(|share| share < SHARE_MAX)
 }
 

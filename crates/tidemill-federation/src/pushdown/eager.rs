@@ -10,7 +10,8 @@
 //!
 //! A row of the one side is joined with the same rows of the other side as all rows that have its join keys, so they can
 //! be folded into one state first; a state that is joined several times counts several times, as its rows would. That
-//! holds for joins in which no row of the other side stands for itself alone.
+//! holds for joins in which no row of the other side stands for itself alone. It is not done where there are hardly fewer
+//! groups than rows.
 
 use std::sync::Arc;
 

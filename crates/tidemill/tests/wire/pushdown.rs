@@ -584,3 +584,95 @@ async fn many_keys_are_a_relation_on_the_servers() {
         assert!(told.starts_with(starts) && told.ends_with(ends), "{keys}, {condition}: {told}");
     }
 }
+
+/// What servers know of their tables decides where it is not plain what is cheaper.
+#[tokio::test]
+async fn what_is_worth_while_is_chosen_by_statistics() {
+    let Some(setting) = start().await else { return };
+    setting.client.batch_execute("SET foreign_dynamic_filter_wait = '60s'").await.unwrap();
+    setting.remote.batch_execute("VACUUM ANALYZE n1.hist, n2.hist, n3.hist").await.unwrap();
+    let part =
+        "(SELECT x * 3000000000000000::bigint AS b, x % 7 AS g FROM generate_series(1, 900) AS x) AS s";
+    for (query, sql) in [
+        // As many groups as rows are not folded there, a few are; of two columns there are as many as of one at least.
+        ("SELECT b, sum(n) FROM hist GROUP BY b ORDER BY b".into(), r#"SELECT "n", "b" FROM "n1"."hist""#),
+        (
+            "SELECT n, max(b) FROM hist GROUP BY n ORDER BY n".into(),
+            r#"SELECT "n", max("b") FROM "n1"."hist" GROUP BY 1"#,
+        ),
+        ("SELECT DISTINCT site, b FROM hist ORDER BY b".into(), r#"SELECT "site", "b" FROM "n1"."hist""#),
+        (
+            format!("SELECT g, sum(n) FROM {part} JOIN hist USING (b) GROUP BY g ORDER BY g"),
+            r#"SELECT "n", "b" FROM "n1"."hist""#,
+        ),
+        (
+            "SELECT name, sum(n) FROM hist JOIN signal USING (eid) GROUP BY name ORDER BY name".into(),
+            r#"SELECT "eid", sum("n"), false FROM "n1"."hist" GROUP BY 1"#,
+        ),
+    ] {
+        same(&setting, &query).await;
+        assert_eq!(asked(&setting, &query).await[0], sql, "{query}");
+    }
+    // More keys than a list has are sent if they leave out half of the values. It may be known before.
+    let wanted = "CREATE TABLE wanted AS SELECT x FROM generate_series(1, 2001) AS x";
+    setting.client.batch_execute(wanted).await.unwrap();
+    for (values, is_sent) in [(4100, true), (3900, false)] {
+        let there = format!(
+            "CREATE TABLE n4.t{values} AS SELECT x AS k FROM generate_series(1, {values}) AS x; ANALYZE n4.t{values}"
+        );
+        setting.remote.batch_execute(&there).await.unwrap();
+        let here = format!("CREATE FOREIGN TABLE t{values} (k int) SERVER n4 OPTIONS (schema_name 'n4')");
+        setting.client.batch_execute(&here).await.unwrap();
+        let query = format!("SELECT count(*) FROM generate_series(1, 2001) AS x JOIN t{values} ON k = x");
+        assert_eq!(rows(&setting.client, &query).await, [["2001"]]);
+        let asked = "SELECT remote_sql FROM tidemill.last_query_nodes";
+        let asked = rows(&setting.client, asked).await.concat().concat();
+        assert_eq!((asked.contains("= ANY"), asked.contains(">= 1")), (is_sent, !is_sent), "{asked}");
+        let query = query.replace("generate_series(1, 2001) AS x", "wanted");
+        assert_eq!(rows(&setting.client, &query).await, [["2001"]]);
+        assert_eq!(waits_for_keys(&setting, &query).await, is_sent, "{query}");
+    }
+}
+
+async fn waits_for_keys(setting: &Setting, query: &str) -> bool {
+    let lines = rows(&setting.client, &format!("EXPLAIN {query}")).await.concat();
+    lines.iter().any(|line| line.contains("Dynamic Filter: "))
+}
+
+/// Another Tidemill, which is told keys one by one: so many, and of more the range.
+#[tokio::test]
+async fn how_many_keys_are_sent_is_bounded() {
+    let Some(setting) = start().await else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let west = Server::start(dir.path());
+    let there = "CREATE TABLE t AS SELECT x % 500 AS k FROM generate_series(0, 3000) AS x";
+    west.connect().await.batch_execute(there).await.unwrap();
+    let here = format!(
+        "SET foreign_dynamic_filter_wait = '60s';
+         CREATE SERVER west FOREIGN DATA WRAPPER tidemill_fdw OPTIONS (host '127.0.0.1', port '{}', dbname 'tidemill');
+         CREATE USER MAPPING FOR PUBLIC SERVER west OPTIONS (user 'postgres');
+         CREATE FOREIGN TABLE t (k int) SERVER west;
+         CREATE TABLE most AS SELECT 'sensor ' || x AS eid FROM generate_series(1, 200000) AS x;
+         CREATE TABLE more AS SELECT 'sensor ' || x AS eid FROM generate_series(1, 200001) AS x",
+        west.port
+    );
+    setting.client.batch_execute(&here).await.unwrap();
+    for (keys, starts) in [(2000, "IN (1, 2, "), (2001, ">= 1) AND (\"k\" <= 2001)")] {
+        let query = format!("SELECT count(*) FROM generate_series(1, {keys}) AS x JOIN t ON k = x");
+        assert_eq!(rows(&setting.client, &query).await, [["2994"]]);
+        let asked = rows(&setting.client, "SELECT remote_sql FROM tidemill.last_query_nodes").await;
+        let wanted = format!("SELECT \"k\", count(*) FROM \"public\".\"t\" WHERE (\"k\" {starts}");
+        assert!(asked[0][0].starts_with(&wanted), "{asked:?}");
+    }
+    // PostgreSQL gets more. Nobody waits for what are too many in any case.
+    for (keys, is_sent) in [(200_000, true), (200_001, false)] {
+        let query = format!("SELECT count(*) FROM generate_series(1, {keys}) AS x JOIN hist ON n = x");
+        assert_eq!(rows(&setting.client, &query).await, rows(&setting.remote, &query).await);
+        let asked = asked_in_the_end(&setting).await;
+        assert_eq!(asked.contains("= ANY"), is_sent, "{asked}");
+    }
+    for (keys, waits) in [("most", true), ("more", false)] {
+        let query = format!("SELECT count(*) FROM {keys} JOIN hist USING (eid)");
+        assert_eq!(waits_for_keys(&setting, &query).await, waits, "{query}");
+    }
+}
