@@ -200,6 +200,8 @@ pub struct TableFacts {
     pub ordered_by_bytes: Vec<String>,
     /// Columns, as they are called there, of whose texts some may be equal that have other bytes.
     pub equal_otherwise: Vec<String>,
+    /// Columns, as they are called there, of types that there are none of here: they are read as texts.
+    pub as_text: Vec<String>,
 }
 
 impl TableFacts {
@@ -212,8 +214,10 @@ impl TableFacts {
     /// What a column is there, with texts that are compared by their bytes.
     pub fn column(&self, column: &ForeignColumn, dialect: &dyn Dialect) -> String {
         let name = column.sql(dialect);
-        match self.equal_otherwise.contains(&column.remote) && !column.is_state {
-            true => dialect.by_bytes(&name),
+        match column.is_state {
+            true => name,
+            false if self.as_text.contains(&column.remote) => dialect.by_bytes(&dialect.as_text(&name)),
+            false if self.equal_otherwise.contains(&column.remote) => dialect.by_bytes(&name),
             false => name,
         }
     }
@@ -324,7 +328,7 @@ pub trait Connector: Send + Sync + fmt::Debug {
         counted: Box<dyn Fn(usize) + Send + Sync>,
     ) -> SendableRecordBatchStream;
 
-    /// The tables of a schema there; `None` if there is no such schema. A column whose type there is none of here is an error.
+    /// The tables of a schema there; `None` if there is no such schema. A column whose type there is none of here is a text or an error.
     /// `options` are those of the import.
     async fn tables(
         &self,

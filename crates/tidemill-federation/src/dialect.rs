@@ -46,6 +46,11 @@ pub trait Dialect: fmt::Debug + Send + Sync {
         None
     }
 
+    /// The text of a value of a type that there is none of here.
+    fn as_text(&self, sql: &str) -> String {
+        sql.to_string()
+    }
+
     /// A text that is compared by its bytes wherever it gets.
     fn by_bytes(&self, sql: &str) -> String {
         sql.to_string()

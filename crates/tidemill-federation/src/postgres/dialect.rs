@@ -84,6 +84,10 @@ impl Dialect for PostgresDialect {
         })
     }
 
+    fn as_text(&self, sql: &str) -> String {
+        format!("{sql}::text")
+    }
+
     fn by_bytes(&self, sql: &str) -> String {
         format!("({sql}{BY_BYTES})")
     }

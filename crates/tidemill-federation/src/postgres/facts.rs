@@ -14,7 +14,7 @@ use tokio_postgres::{Error, Row, Statement};
 use super::connect::{Connection, Pool};
 use super::dialect::PostgresDialect;
 use super::error::is_lost;
-use super::scan::{fits, mismatch};
+use super::scan::{fits, is_read_as_text, mismatch};
 use crate::connector::{TableFacts, TableSize};
 use crate::table::{ForeignColumn, TableDefinition};
 
@@ -68,11 +68,13 @@ struct Known {
     facts: Option<Arc<TableFacts>>,
     /// Columns there, each with the type that it has been found to have.
     checked: Vec<(String, u32)>,
+    /// Those of them that are read as texts.
+    as_text: Vec<String>,
 }
 
 impl Known {
     fn new(facts: Option<Arc<TableFacts>>) -> Self {
-        Self { since: Instant::now(), facts, checked: Vec::new() }
+        Self { since: Instant::now(), facts, checked: Vec::new(), as_text: Vec::new() }
     }
 
     fn is_fresh(&self) -> bool {
@@ -81,7 +83,11 @@ impl Known {
 
     /// If the server has not told, any text may be compared in another way.
     fn facts_of(&self, table: &TableDefinition) -> Arc<TableFacts> {
-        self.facts.clone().unwrap_or_else(|| Arc::new(TableFacts::unknown(table)))
+        let facts = self.facts.clone().unwrap_or_else(|| Arc::new(TableFacts::unknown(table)));
+        match self.as_text.is_empty() {
+            true => facts,
+            false => Arc::new(TableFacts { as_text: self.as_text.clone(), ..(*facts).clone() }),
+        }
     }
 
     fn has_checked(&self, column: &ForeignColumn) -> bool {
@@ -103,10 +109,13 @@ impl Facts {
         };
         let question = Question { pool, relation: &relation, unchecked: &unchecked, is_known };
         let (facts, described) = question.ask().await;
-        let mut checked = Vec::new();
+        let (mut checked, mut as_text) = (Vec::new(), Vec::new());
         if let Some(described) = described {
             for (column, found) in unchecked.into_iter().zip(described.columns()) {
-                if !fits(column.ty, found.type_().oid()) {
+                let oid = found.type_().oid();
+                if is_read_as_text(column.ty, oid) {
+                    as_text.push(column.remote.clone());
+                } else if !fits(column.ty, oid) {
                     let wanted = column.remote_column();
                     return Err(mismatch(&pool.server, &table.name, &relation, &wanted, found));
                 }
@@ -119,6 +128,7 @@ impl Facts {
         }
         let Some(known) = all.get_mut(&relation) else { return Ok(Arc::new(TableFacts::unknown(table))) };
         known.checked.extend(checked);
+        known.as_text.extend(as_text);
         Ok(known.facts_of(table))
     }
 
@@ -205,6 +215,7 @@ fn facts(found: &Row) -> Option<TableFacts> {
         version: found.try_get(4).ok()?,
         ordered_by_bytes: found.try_get(2).ok()?,
         equal_otherwise: found.try_get(3).ok()?,
+        as_text: vec![],
     })
 }
 

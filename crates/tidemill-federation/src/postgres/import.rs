@@ -1,8 +1,8 @@
 //! The tables of a schema there, for IMPORT FOREIGN SCHEMA.
 
+use tidemill_sql::Result;
 use tidemill_sql::statement::ImportSelection;
-use tidemill_sql::types::Type;
-use tidemill_sql::{Result, SqlError, SqlState};
+use tidemill_sql::types::{Scalar, Type};
 use tokio_postgres::{Error, Row};
 
 use super::connect::Pool;
@@ -14,7 +14,7 @@ const SCHEMA: &str = "SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = $1";
 /// A domain is what it is made of. Partitions come with their table, unless they are named.
 const COLUMNS: &str = "\
 SELECT c.relname::text, c.relispartition, a.attname::text,
-       coalesce(nullif(t.typbasetype, 0), a.atttypid)::oid, t.typname::text,
+       coalesce(nullif(t.typbasetype, 0), a.atttypid)::oid,
        CASE WHEN t.typbasetype = 0 THEN a.atttypmod ELSE t.typtypmod END, a.attnotnull
 FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -57,29 +57,19 @@ pub async fn tables(
             let options = Options::of([("schema_name", schema), ("table_name", &name)]);
             tables.push(ImportedTable { name: name.clone(), columns: vec![], options });
         }
-        if let (Some(table), Some(column)) = (tables.last_mut(), column(&row, &name).map_err(asked)?) {
-            table.columns.push(column?);
+        if let (Some(table), Some(column)) = (tables.last_mut(), column(&row).map_err(asked)?) {
+            table.columns.push(column);
         }
     }
     Ok(Some(tables))
 }
 
 /// `None` for a table without columns.
-fn column(row: &Row, table: &str) -> std::result::Result<Option<Result<ImportedColumn>>, Error> {
+fn column(row: &Row) -> std::result::Result<Option<ImportedColumn>, Error> {
     let Some(name) = row.try_get::<_, Option<String>>(2)? else { return Ok(None) };
-    let (oid, typname): (u32, String) = (row.try_get(3)?, row.try_get(4)?);
-    let (typmod, not_null): (i32, bool) = (row.try_get(5)?, row.try_get(6)?);
-    Ok(Some(match Type::from_oid(oid) {
-        Some(ty) => {
-            let options = Options::of([("column_name", &name)]);
-            Ok(ImportedColumn { name, ty: ty.with_typmod(typmod), not_null, options })
-        }
-        None => Err(SqlError::new(
-            SqlState::FDW_INVALID_DATA_TYPE,
-            format!(
-                "column \"{name}\" of table \"{table}\" is of type {typname}, which there is none of here"
-            ),
-        )
-        .with_hint(format!("Leave the table out: EXCEPT ({table})."))),
-    }))
+    let (oid, typmod, not_null): (u32, i32, bool) = (row.try_get(3)?, row.try_get(4)?, row.try_get(5)?);
+    // What there is none of here is read as a text.
+    let ty = Type::from_oid(oid).map_or(Type::new(Scalar::Text), |ty| ty.with_typmod(typmod));
+    let options = Options::of([("column_name", &name)]);
+    Ok(Some(ImportedColumn { name, ty, not_null, options }))
 }

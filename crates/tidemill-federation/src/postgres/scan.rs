@@ -299,6 +299,12 @@ pub(super) fn mismatch(
         .with_hint("Give the foreign table's column the type that it has there.")
 }
 
+/// Whether a column of a type there, by its number, is shown by its text: there is no such type here.
+pub(super) fn is_read_as_text(ours: Type, theirs: u32) -> bool {
+    let is_text = matches!(ours.scalar, Scalar::Text | Scalar::Varchar) && !ours.array;
+    is_text && Type::from_oid(theirs).is_none()
+}
+
 /// Whether values of a type there, by its number, are in the binary form of a type here.
 pub(super) fn fits(ours: Type, theirs: u32) -> bool {
     use Scalar::*;

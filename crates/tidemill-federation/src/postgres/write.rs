@@ -12,12 +12,13 @@ use tidemill_sql::copy::{CopyColumn, CopyEncoder, CopyFormat};
 use tidemill_sql::text::{Context, TimeZone};
 use tidemill_sql::value::ValueEncoder;
 use tidemill_sql::{Result, SqlError, SqlState};
+use tokio_postgres::types::Kind;
 use tokio_postgres::{Client, Column, CopyInSink, Error};
 
 use super::connect::Pool;
 use super::error::failed;
 use super::running::Running;
-use super::scan::{fits, mismatch};
+use super::scan::{fits, is_read_as_text, mismatch};
 use super::value::{Encoded, Raw};
 use crate::cascade::Cascade;
 use crate::cell::{Cell, Rows};
@@ -102,7 +103,13 @@ impl Transaction {
 
     /// Binary values say nothing about their types, so what the server calls them has to fit.
     fn check_columns(&self, query: &RemoteQuery, wanted: &[RemoteColumn], found: &[Column]) -> Result<()> {
-        let unlike = wanted.iter().zip(found).find(|(wanted, found)| !fits(wanted.ty, found.type_().oid()));
+        let is_like = |wanted: &RemoteColumn, found: &Column| {
+            // The binary form of an enum is its text.
+            let is_enum = matches!(found.type_().kind(), Kind::Enum(_));
+            let oid = found.type_().oid();
+            fits(wanted.ty, oid) || is_enum && is_read_as_text(wanted.ty, oid)
+        };
+        let unlike = wanted.iter().zip(found).find(|(wanted, found)| !is_like(wanted, found));
         match unlike {
             None => Ok(()),
             Some((wanted, found)) => {

@@ -359,7 +359,10 @@ async fn types_are_those_of_the_server_also_where_no_values_come() {
     let Setting { remote, client, .. } = &setting;
     let other = Server::start(&setting.dir.path().join("other"));
     let below = other.connect().await;
-    remote.batch_execute("CREATE TYPE mood AS ENUM ('ok'); CREATE TABLE typed (g bigint, n numeric, at timestamptz, m mood, x float8, d date)").await.unwrap();
+    remote
+        .batch_execute("CREATE TABLE typed (g bigint, n numeric, at timestamptz, m int, x float8, d date)")
+        .await
+        .unwrap();
     below
         .batch_execute("CREATE TABLE typed (g bigint, n numeric, at timestamptz, m int, x float8, d date)")
         .await
@@ -400,6 +403,84 @@ async fn types_are_those_of_the_server_also_where_no_values_come() {
         let fits = format!("SELECT count(x) FROM {name}_typed WHERE d > '2020-01-01'");
         assert_eq!(rows(client, &fits).await, [["0"]]);
     }
+}
+
+/// Their texts are what is compared, sorted and grouped.
+#[tokio::test]
+async fn types_that_there_are_none_of_here_are_texts() {
+    let Some(setting) = start().await else { return };
+    let Setting { client, remote, .. } = &setting;
+    remote
+        .batch_execute(
+            "CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy');
+             CREATE DOMAIN mine AS mood;
+             CREATE TABLE odd (id int, m mood, d mine, ip inet, span int4range, moods mood[], bits bit(4), note varchar(5));
+             INSERT INTO odd SELECT i, CASE i % 3 WHEN 0 THEN 'sad' WHEN 1 THEN 'ok' ELSE 'happy' END::mood,
+                 'ok', ('10.0.0.' || i % 5)::inet, int4range(i, i + 2), ARRAY['sad', 'ok']::mood[], i::bit(4), 'n' || i
+             FROM generate_series(1, 12) AS i;
+             INSERT INTO odd (id) VALUES (13)",
+        )
+        .await
+        .unwrap();
+    client
+        .batch_execute("IMPORT FOREIGN SCHEMA public LIMIT TO (odd) FROM SERVER s INTO public")
+        .await
+        .unwrap();
+    let text = "SELECT id, m::text, d::text, host(ip), span::text, moods::text, bits::text, note FROM odd ORDER BY id";
+    let ours = "SELECT id, m, d, replace(ip, '/32', ''), span, moods, bits, note FROM odd ORDER BY id";
+    assert_eq!(rows(client, ours).await, rows(remote, text).await);
+    let queries = [
+        (
+            "SELECT m, count(*) FROM odd GROUP BY m ORDER BY m",
+            r#"SELECT m::text COLLATE "C", count(*) FROM odd GROUP BY 1 ORDER BY 1"#,
+        ),
+        (
+            "SELECT id FROM odd WHERE m = 'ok' AND m >= 'a' ORDER BY id",
+            "SELECT id FROM odd WHERE m = 'ok' ORDER BY id",
+        ),
+        (
+            "SELECT id FROM odd WHERE m IN ('sad', 'nope') ORDER BY id",
+            "SELECT id FROM odd WHERE m = 'sad' ORDER BY id",
+        ),
+        (
+            "SELECT id, m FROM odd ORDER BY m DESC NULLS LAST, id LIMIT 3",
+            r#"SELECT id, m::text FROM odd ORDER BY m::text COLLATE "C" DESC NULLS LAST, id LIMIT 3"#,
+        ),
+        (
+            "SELECT min(m), max(d), count(DISTINCT bits) FROM odd",
+            r#"SELECT min(m::text COLLATE "C"), max(d::text COLLATE "C"), count(DISTINCT bits) FROM odd"#,
+        ),
+        (
+            "SELECT count(*) FROM odd AS a JOIN odd AS b USING (m)",
+            "SELECT count(*) FROM odd AS a JOIN odd AS b USING (m)",
+        ),
+        ("SELECT count(*) FROM odd WHERE moods LIKE '{sad%' AND span IS NOT NULL", "SELECT 12"),
+    ];
+    let off = "SET enable_foreign_filters = off; SET enable_foreign_aggregates = off; SET enable_foreign_top_k = off; SET enable_foreign_joins = off";
+    for settings in ["RESET ALL", off] {
+        client.batch_execute(settings).await.unwrap();
+        for (ours, theirs) in queries {
+            assert_eq!(rows(client, ours).await, rows(remote, theirs).await, "{settings}: {ours}");
+        }
+    }
+    client.batch_execute("RESET ALL").await.unwrap();
+    // The binary form of an enum is its text; of the others it is not.
+    remote
+        .batch_execute("CREATE TABLE moods (id int, m mood); INSERT INTO moods SELECT id, m FROM odd")
+        .await
+        .unwrap();
+    client
+        .batch_execute(
+            "IMPORT FOREIGN SCHEMA public LIMIT TO (moods) FROM SERVER s INTO public;
+             INSERT INTO moods VALUES (14, 'happy'); DELETE FROM moods WHERE m = 'sad'",
+        )
+        .await
+        .unwrap();
+    let left = "SELECT count(*), count(*) FILTER (WHERE m = 'happy') FROM moods";
+    assert_eq!(rows(remote, left).await, [["10", "5"]]);
+    assert_eq!(rows(client, "INSERT INTO moods VALUES (15, 'ok') RETURNING m").await, [["ok"]]);
+    assert_eq!(failure(client, "INSERT INTO moods VALUES (16, 'nope')").await.0, "22P02");
+    assert_eq!(failure(client, "INSERT INTO odd (id, ip) VALUES (16, '10.0.0.1')").await.0, "HV004");
 }
 
 /// A server that has no room for one more connection is there, and the one that it has given is used.
