@@ -1,13 +1,22 @@
 //! Files: CSV, COPY's text and binary formats, JSON lines, Parquet. A table is a file, all files of a folder, or those whose
-//! names fit a pattern.
+//! names fit a pattern; of this machine, of an object store, or a file of a web server.
 
+mod access;
+mod client;
 mod conversion;
 mod copy;
+mod failure;
+mod import;
+mod input;
 mod json;
 mod parquet;
 mod place;
+mod ranged;
+mod store;
+mod url;
 
-use std::path::{Path, PathBuf};
+use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
@@ -20,7 +29,12 @@ use tidemill_sql::statement::ImportSelection;
 use tidemill_sql::types::Type;
 use tidemill_sql::{Result, SqlError, SqlState};
 use tokio::sync::mpsc::Sender;
+use tokio::sync::watch;
 
+use self::access::Access;
+use self::place::Place as FilePlace;
+use self::store::Stores;
+use self::url::Url;
 use crate::connector::{Capabilities, Connector, ImportedTable, RemoteQuery};
 use crate::dialect::Dialect;
 use crate::option::{Check, OptionSpec, Options, Place, Support};
@@ -29,10 +43,14 @@ use crate::snapshot::Shared;
 use crate::table::TableDefinition;
 use crate::thread;
 
+const SERVER: &[Place] = &[Place::Server];
+const MAPPING: &[Place] = &[Place::UserMapping];
 const TABLE: &[Place] = &[Place::Table];
 const COLUMN: &[Place] = &[Place::Column];
 
-/// The options of `file_fdw`, in its order, and what JSON needs.
+const KEPT: Support = Support::NoEffect("connections are always kept for a while");
+
+/// The options of `file_fdw`, in its order, what JSON needs, and those of `parquet_s3_fdw` for object stores.
 pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec::new("filename", TABLE, Check::Text, Support::Yes),
     OptionSpec::new("program", TABLE, Check::Text, Support::No),
@@ -46,15 +64,34 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec::new("force_not_null", COLUMN, Check::Bool, Support::Yes),
     OptionSpec::new("force_null", COLUMN, Check::Bool, Support::Yes),
     OptionSpec::new("column_name", COLUMN, Check::Text, Support::Yes),
+    OptionSpec::new("endpoint", SERVER, Check::Text, Support::Yes),
+    OptionSpec::new("region", SERVER, Check::Text, Support::Yes),
+    OptionSpec::new("use_minio", SERVER, Check::Bool, Support::Yes),
+    OptionSpec::new("connect_timeout", SERVER, Check::Count, Support::Yes),
+    OptionSpec::new("sslrootcert", SERVER, Check::Text, Support::Yes),
+    OptionSpec::new("keep_connections", SERVER, Check::Bool, KEPT),
+    OptionSpec::new("user", MAPPING, Check::Text, Support::Yes),
+    OptionSpec::new("password", MAPPING, Check::Text, Support::Yes),
+    OptionSpec::new("session_token", MAPPING, Check::Text, Support::Yes),
 ];
 
-/// The options of `parquet_fdw`.
+/// The options of `parquet_fdw` and of `parquet_s3_fdw`.
 pub const PARQUET_OPTIONS: &[OptionSpec] = &[
     OptionSpec::new("filename", TABLE, Check::Text, Support::Yes),
+    OptionSpec::new("dirname", TABLE, Check::Text, Support::Yes),
     OptionSpec::new("column_name", COLUMN, Check::Text, Support::Yes),
     OptionSpec::new("sorted", TABLE, Check::Text, Support::NoEffect("rows are sorted here")),
     OptionSpec::new("use_mmap", TABLE, Check::Bool, Support::NoEffect("files are read piece by piece")),
     OptionSpec::new("use_threads", TABLE, Check::Bool, Support::NoEffect("files are read one after another")),
+    OptionSpec::new("endpoint", SERVER, Check::Text, Support::Yes),
+    OptionSpec::new("region", SERVER, Check::Text, Support::Yes),
+    OptionSpec::new("use_minio", SERVER, Check::Bool, Support::Yes),
+    OptionSpec::new("connect_timeout", SERVER, Check::Count, Support::Yes),
+    OptionSpec::new("sslrootcert", SERVER, Check::Text, Support::Yes),
+    OptionSpec::new("keep_connections", SERVER, Check::Bool, KEPT),
+    OptionSpec::new("user", MAPPING, Check::Text, Support::Yes),
+    OptionSpec::new("password", MAPPING, Check::Text, Support::Yes),
+    OptionSpec::new("session_token", MAPPING, Check::Text, Support::Yes),
 ];
 
 pub(crate) static CAPABILITIES: Capabilities = Capabilities::none(&FileDialect, "Foreign File");
@@ -93,24 +130,24 @@ enum Format {
     Parquet,
 }
 
-pub fn connector(name: &str, _: &Options, _: &Options) -> Result<Arc<dyn Connector>> {
-    Ok(Arc::new(Files { name: name.to_string(), is_parquet: false }))
+pub fn connector(name: &str, server: &Options, mapping: &Options) -> Result<Arc<dyn Connector>> {
+    Ok(Arc::new(Files { stores: Arc::new(Stores::new(name, server, mapping)?), is_parquet: false }))
 }
 
-pub fn parquet_connector(name: &str, _: &Options, _: &Options) -> Result<Arc<dyn Connector>> {
-    Ok(Arc::new(Files { name: name.to_string(), is_parquet: true }))
+pub fn parquet_connector(name: &str, server: &Options, mapping: &Options) -> Result<Arc<dyn Connector>> {
+    Ok(Arc::new(Files { stores: Arc::new(Stores::new(name, server, mapping)?), is_parquet: true }))
 }
 
-/// What `file_fdw` says of the options of a table as a whole.
+/// What `file_fdw` says of options as a whole.
 pub fn check(place: Place, options: &Options) -> Result<()> {
     if place != Place::Table {
-        return Ok(());
+        return check_server(place, options);
     }
     let Some(name) = options.get("filename") else {
         let message = "either filename or program is required for file_fdw foreign tables";
         return Err(SqlError::new(SqlState::FDW_DYNAMIC_PARAMETER_VALUE_NEEDED, message));
     };
-    place::local(name)?;
+    Url::parse(name)?;
     match format(options) {
         Format::Copy => copy::options(options, &[]).map(drop),
         Format::Json | Format::Parquet => json::check(options),
@@ -119,14 +156,21 @@ pub fn check(place: Place, options: &Options) -> Result<()> {
 
 pub fn check_parquet(place: Place, options: &Options) -> Result<()> {
     if place != Place::Table {
-        return Ok(());
+        return check_server(place, options);
     }
-    match options.get("filename") {
-        Some(name) => place::local(name),
-        None => {
-            let message = "parquet_fdw: filename is required";
-            Err(SqlError::new(SqlState::FDW_DYNAMIC_PARAMETER_VALUE_NEEDED, message))
-        }
+    let needed = |message| Err(SqlError::new(SqlState::FDW_DYNAMIC_PARAMETER_VALUE_NEEDED, message));
+    match (options.get("filename"), options.get("dirname")) {
+        (Some(name), None) => Url::parse(name).map(drop),
+        (None, Some(name)) => Url::parse(name)?.map_or(Ok(()), |url| url.folder().map(drop)),
+        (None, None) => needed("parquet_fdw: filename or dirname is required"),
+        (Some(_), Some(_)) => needed("parquet_fdw: filename and dirname are not given together"),
+    }
+}
+
+fn check_server(place: Place, options: &Options) -> Result<()> {
+    match place {
+        Place::Server => store::endpoint(options).map(drop),
+        _ => Ok(()),
     }
 }
 
@@ -140,8 +184,7 @@ fn format(options: &Options) -> Format {
 
 #[derive(Debug)]
 struct Files {
-    /// The server's name.
-    name: String,
+    stores: Arc<Stores>,
     is_parquet: bool,
 }
 
@@ -161,11 +204,18 @@ impl Connector for Files {
     ) -> SendableRecordBatchStream {
         let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&schema), BATCHES_AHEAD);
         let batches = builder.tx();
-        builder.spawn(thread::run(move || {
-            let scan = Scan { server: &self.name, query: &query, schema, batch_rows, counted, batches };
+        let (wanting, wanted) = watch::channel(());
+        let access = Access { stores: Arc::clone(&self.stores), wanted, counted: counted.into() };
+        let scanned = thread::run(move || {
+            let scan =
+                Scan { server: &self.stores.server, query: &query, schema, batch_rows, access, batches };
             let is_parquet = self.is_parquet;
             scan.run(if is_parquet { Format::Parquet } else { format(&query.definition.options) })
-        }));
+        });
+        builder.spawn(async move {
+            let _wanting = wanting;
+            scanned.await
+        });
         builder.build()
     }
 
@@ -180,9 +230,20 @@ impl Connector for Files {
             let message = "foreign-data wrapper \"file_fdw\" does not support IMPORT FOREIGN SCHEMA";
             return Err(SqlError::new(SqlState::FDW_NO_SCHEMAS, message));
         }
-        let (folder, selection) = (PathBuf::from(schema), selection.clone());
-        let tables = tokio::task::spawn_blocking(move || parquet::tables(&folder, &selection));
+        let (_wanting, wanted) = watch::channel(());
+        let access = Access { stores: Arc::clone(&self.stores), wanted, counted: Arc::new(|_| ()) };
+        let (folder, selection) = (schema.to_string(), selection.clone());
+        let tables = tokio::task::spawn_blocking(move || import::tables(&folder, &selection, &access));
         tables.await.map_err(|error| SqlError::internal(error.to_string()))?
+    }
+
+    /// Files of this machine are always there, and each web server is one of its own.
+    async fn probe(&self) -> Result<()> {
+        Arc::clone(&self.stores).probe().await
+    }
+
+    fn address(&self) -> Option<String> {
+        self.stores.is_probed.then(|| self.stores.shown())
     }
 }
 
@@ -195,20 +256,20 @@ struct Scan<'a> {
     query: &'a RemoteQuery,
     schema: SchemaRef,
     batch_rows: usize,
-    counted: Box<dyn Fn(usize) + Send + Sync>,
+    access: Access,
     batches: Sender<datafusion::error::Result<RecordBatch>>,
 }
 
 impl Scan<'_> {
     fn run(&self, format: Format) -> Result<()> {
-        let files = place::files(&self.query.definition, format);
-        for path in files.map_err(|error| self.told(error, None))? {
+        let files = place::files(&self.query.definition, format, &self.access);
+        for place in files.map_err(|error| self.told(error, None))? {
             let goes_on = match format {
-                Format::Copy => copy::read(self, &path),
-                Format::Json => json::read(self, &path),
-                Format::Parquet => parquet::read(self, &path),
+                Format::Copy => copy::read(self, &place),
+                Format::Json => json::read(self, &place),
+                Format::Parquet => parquet::read(self, &place),
             };
-            if !goes_on.map_err(|error| self.told(error, Some(&path)))? {
+            if !goes_on.map_err(|error| self.told(error, Some(&place)))? {
                 break;
             }
         }
@@ -216,8 +277,8 @@ impl Scan<'_> {
     }
 
     /// An error with where it comes from.
-    fn told(&self, error: SqlError, path: Option<&Path>) -> SqlError {
-        let file = path.map_or(String::new(), |path| format!("file \"{}\" of ", path.display()));
+    fn told(&self, error: SqlError, file: Option<&FilePlace>) -> SqlError {
+        let file = file.map_or(String::new(), |file| format!("file \"{file}\" of "));
         let place = format!("{file}foreign table \"{}\" on server \"{}\"", self.query.table, self.server);
         let context = match &error.context {
             Some(inner) => format!("{inner}\n{place}"),
@@ -245,7 +306,7 @@ impl Scan<'_> {
 }
 
 /// As PostgreSQL tells it of files.
-fn file_error(what: &str, path: &Path, error: &std::io::Error) -> SqlError {
+fn file_error(what: &str, place: &dyn fmt::Display, error: &std::io::Error) -> SqlError {
     let (state, reason) = match error.kind() {
         std::io::ErrorKind::NotFound => (SqlState::UNDEFINED_FILE, "No such file or directory".to_string()),
         std::io::ErrorKind::PermissionDenied => {
@@ -253,5 +314,5 @@ fn file_error(what: &str, path: &Path, error: &std::io::Error) -> SqlError {
         }
         _ => (SqlState::IO_ERROR, error.to_string()),
     };
-    SqlError::new(state, format!("could not {what} file \"{}\": {reason}", path.display()))
+    SqlError::new(state, format!("could not {what} file \"{place}\": {reason}"))
 }

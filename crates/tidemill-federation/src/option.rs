@@ -9,7 +9,7 @@ use tidemill_sql::{Result, SqlError, SqlState};
 /// What a secret is shown as.
 const HIDDEN: &str = "********";
 /// Names of options whose values nobody is shown.
-const SECRETS: [&str; 2] = ["password", "sslpassword"];
+const SECRETS: [&str; 3] = ["password", "sslpassword", "session_token"];
 
 /// Options in the order in which they were given.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

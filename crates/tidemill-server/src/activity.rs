@@ -96,15 +96,17 @@ impl Activity {
     }
 }
 
-/// The word before a password in ALTER ROLE and in the OPTIONS of a user mapping.
-const PASSWORD: &str = "password";
+/// The words before a password in ALTER ROLE and before a secret in the OPTIONS of a user mapping.
+const SECRETS: [&str; 2] = ["password", "session_token"];
 const HIDDEN: &str = "'********'";
 
 /// A statement as others may see it.
 pub fn without_passwords(query: &str) -> Cow<'_, str> {
     let lower = query.to_ascii_lowercase();
     let (mut shown, mut done) = (String::new(), 0);
-    for (at, word) in lower.match_indices(PASSWORD) {
+    let mut words: Vec<_> = SECRETS.iter().flat_map(|word| lower.match_indices(word)).collect();
+    words.sort_unstable();
+    for (at, word) in words {
         if at < done {
             continue;
         }
@@ -153,6 +155,10 @@ mod tests {
             ("OPTIONS (user 'u', Password\nE'\\'x')", "OPTIONS (user 'u', Password\n'********')"),
             ("(password 'a', password 'password b') c", "(password '********', password '********') c"),
             ("(password $x$a$x$)", "(password '********'"),
+            (
+                "(session_token 'a', user 'b', password 'c')",
+                "(session_token '********', user 'b', password '********')",
+            ),
             ("(password 'open", "(password '********'"),
         ] {
             assert_eq!(without_passwords(query), shown);

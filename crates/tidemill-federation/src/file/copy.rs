@@ -1,7 +1,6 @@
 //! Files in the formats of COPY, by its decoder and with its options and messages.
 
 use std::io::Read;
-use std::path::Path;
 use std::sync::Arc;
 
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
@@ -12,7 +11,9 @@ use tidemill_sql::statement::{CopyOptions, Statement};
 use tidemill_sql::text::{Context, TimeZone};
 use tidemill_sql::{Result, SqlError};
 
-use super::{Scan, file_error};
+use super::Scan;
+use super::input::{Input, read_error};
+use super::place::Place;
 use crate::option::{Options, parse_bool};
 use crate::table::ForeignColumn;
 
@@ -49,7 +50,7 @@ pub fn options(options: &Options, columns: &[ForeignColumn]) -> Result<CopyOptio
 }
 
 /// False: nobody wants more.
-pub fn read(scan: &Scan<'_>, path: &Path) -> Result<bool> {
+pub fn read(scan: &Scan<'_>, place: &Place) -> Result<bool> {
     let definition = scan.definition();
     let columns: Vec<_> =
         definition.columns.iter().map(|c| CopyColumn { name: c.name.clone(), ty: c.ty }).collect();
@@ -58,14 +59,14 @@ pub fn read(scan: &Scan<'_>, path: &Path) -> Result<bool> {
     let mut decoder =
         CopyDecoder::with_batch_rows(&format, &columns, &definition.name, &context, scan.batch_rows);
     let wanted = scan.wanted()?;
-    let mut file = std::fs::File::open(path).map_err(|error| file_error("open", path, &error))?;
+    let mut file = Input::open(place, &scan.access)?;
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
-        let count = file.read(&mut chunk).map_err(|error| file_error("read from", path, &error))?;
+        let count = file.read(&mut chunk).map_err(|error| read_error(place, &error))?;
         if count == 0 {
             break;
         }
-        (scan.counted)(count);
+        (scan.access.counted)(count);
         decoder.push(&chunk[..count])?;
         while let Some(batch) = decoder.take_batch() {
             if !scan.pass_on(projected(scan, &batch, &wanted)?) {

@@ -1,7 +1,6 @@
 //! JSON lines: an object a line, whose members are columns.
 
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
 use std::sync::Arc;
 
 use tidemill_sql::copy::ROW_BYTES_MAX;
@@ -10,7 +9,9 @@ use tidemill_sql::types::Scalar;
 use tidemill_sql::value::check_utf8;
 use tidemill_sql::{Result, SqlError, SqlState};
 
-use super::{Scan, file_error};
+use super::Scan;
+use super::input::{Input, read_error};
+use super::place::Place;
 use crate::cell::{Cell, Rows};
 use crate::option::Options;
 
@@ -26,24 +27,23 @@ pub fn check(options: &Options) -> Result<()> {
 }
 
 /// False: nobody wants more.
-pub fn read(scan: &Scan<'_>, path: &Path) -> Result<bool> {
-    let file = std::fs::File::open(path).map_err(|error| file_error("open", path, &error))?;
-    let mut file = BufReader::new(file);
+pub fn read(scan: &Scan<'_>, place: &Place) -> Result<bool> {
+    let mut file = BufReader::new(Input::open(place, &scan.access)?);
     let mut rows = Rows::new(scan.server, scan.query, Arc::clone(&scan.schema), scan.batch_rows);
     let (mut line, mut number) = (Vec::new(), 0_u64);
     loop {
         line.clear();
         let taken = (&mut file).take(ROW_BYTES_MAX as u64).read_until(b'\n', &mut line);
-        let count = taken.map_err(|error| file_error("read from", path, &error))?;
+        let count = taken.map_err(|error| read_error(place, &error))?;
         if count == 0 {
             break;
         }
         number += 1;
-        (scan.counted)(count);
+        (scan.access.counted)(count);
         if line.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
-        let place = |mut error: SqlError| {
+        let told = |mut error: SqlError| {
             let line = format!("line {number}");
             error.context = Some(match error.context.take() {
                 Some(inner) => format!("{inner}\n{line}"),
@@ -51,7 +51,7 @@ pub fn read(scan: &Scan<'_>, path: &Path) -> Result<bool> {
             });
             error
         };
-        row(scan, &line, &mut rows).map_err(place)?;
+        row(scan, &line, &mut rows).map_err(told)?;
         if let Some(batch) = rows.end_row()?
             && !scan.pass_on(batch)
         {

@@ -1,7 +1,7 @@
 //! Parquet files: wanted columns only, and no groups of rows in which a condition cannot hold.
 
-use std::fs::File;
-use std::path::Path;
+use std::iter::Peekable;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, UInt64Array};
@@ -15,76 +15,149 @@ use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext
 use datafusion::physical_expr::create_physical_expr;
 use datafusion::physical_optimizer::pruning::PruningPredicateBuilder;
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+};
 use parquet::file::metadata::RowGroupMetaData;
-use tidemill_sql::statement::ImportSelection;
+use parquet::file::reader::Length;
 use tidemill_sql::{Result, SqlError, SqlState};
 
-use super::{Scan, conversion, file_error};
-use crate::connector::{ImportedColumn, ImportedTable};
-use crate::option::Options;
+use super::access::Access;
+use super::place::Place;
+use super::ranged::Ranged;
+use super::{Scan, conversion};
 use crate::table::{ForeignColumn, TableDefinition};
 
-type Builder = ParquetRecordBatchReaderBuilder<File>;
+/// Groups of rows come together up to so many bytes of columns.
+const ROUND_BYTES: usize = 16 << 20;
 
-fn open(path: &Path) -> Result<Builder> {
-    let file = File::open(path).map_err(|error| file_error("open", path, &error))?;
-    Builder::try_new(file).map_err(|error| broken(path, &error))
+type Builder = ParquetRecordBatchReaderBuilder<Ranged>;
+
+/// The columns of a file.
+pub fn schema(place: &Place, access: &Access) -> Result<SchemaRef> {
+    open(place, access).map(|(_, builder)| Arc::clone(builder.schema()))
 }
 
-fn broken(path: &Path, error: &dyn std::error::Error) -> SqlError {
-    let message = format!("could not read file \"{}\"", path.display());
-    SqlError::new(SqlState::FDW_ERROR, message).with_detail(error.to_string())
+fn open(place: &Place, access: &Access) -> Result<(Ranged, Builder)> {
+    let file = Ranged::open(place, access)?;
+    let builder = Builder::try_new(file.clone()).map_err(|error| wrong(place, &file, &error))?;
+    Ok((file, builder))
+}
+
+/// It did not come, or it is broken.
+fn wrong(place: &Place, file: &Ranged, error: &dyn std::error::Error) -> SqlError {
+    file.failure().unwrap_or_else(|| broken(place, error.to_string()))
+}
+
+fn broken(place: &Place, detail: String) -> SqlError {
+    SqlError::new(SqlState::FDW_ERROR, format!("could not read file \"{place}\"")).with_detail(detail)
 }
 
 /// False: nobody wants more.
-pub fn read(scan: &Scan<'_>, path: &Path) -> Result<bool> {
-    let builder = open(path)?;
+pub fn read(scan: &Scan<'_>, place: &Place) -> Result<bool> {
+    let (file, builder) = open(place, &scan.access)?;
     let found = Arc::clone(builder.schema());
     for column in &scan.definition().columns {
-        check(scan, path, &found, column)?;
+        check(scan, place, &found, column)?;
     }
     let wanted = scan.wanted()?.into_iter().map(|place| &scan.definition().columns[place]);
-    let roots = wanted.clone().map(|column| found.index_of(&column.remote).map_err(|e| broken(path, &e)));
-    let roots = roots.collect::<Result<Vec<_>>>()?;
-    let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
+    let roots = wanted.clone().map(|column| found.index_of(&column.remote));
+    let roots = roots.collect::<std::result::Result<Vec<_>, _>>();
+    let mask =
+        ProjectionMask::roots(builder.parquet_schema(), roots.map_err(|e| broken(place, e.to_string()))?);
     let groups = groups(&builder, scan.definition(), &scan.query.pruning);
-    let bytes = groups.iter().map(|group| read_bytes(&builder, *group, &mask)).sum();
-    (scan.counted)(bytes);
-    let reader = builder.with_projection(mask).with_row_groups(groups).with_batch_size(scan.batch_rows);
-    for batch in reader.build().map_err(|error| broken(path, &error))? {
-        let batch = batch.map_err(|error| broken(path, &error))?;
-        let columns = wanted.clone().map(|column| {
-            let values = batch.column_by_name(&column.remote);
-            let values = values.ok_or_else(|| SqlError::internal("a file has lost a column"))?;
-            conversion::converted(values, column.ty).map_err(|error| bad_value(column, error))
-        });
-        let columns = columns.collect::<Result<Vec<_>>>()?;
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        let batch = RecordBatch::try_new_with_options(Arc::clone(&scan.schema), columns, &options)
-            .map_err(|error| SqlError::internal(error.to_string()))?;
-        if !scan.pass_on(batch) {
-            return Ok(false);
+    let metadata =
+        ArrowReaderMetadata::try_new(Arc::clone(builder.metadata()), ArrowReaderOptions::default())
+            .map_err(|error| wrong(place, &file, &error))?;
+    let mut groups = groups.into_iter().peekable();
+    while groups.peek().is_some() {
+        let (round, columns) = round(&builder, &file, &mut groups, &mask)
+            .ok_or_else(|| broken(place, "It has columns outside of the file.".to_string()))?;
+        if !file.is_remote() {
+            (scan.access.counted)(bytes(&columns));
+        }
+        file.prepare(&columns)?;
+        let reader = Builder::new_with_metadata(file.clone(), metadata.clone())
+            .with_projection(mask.clone())
+            .with_row_groups(round)
+            .with_batch_size(scan.batch_rows);
+        for batch in reader.build().map_err(|error| wrong(place, &file, &error))? {
+            let batch = batch.map_err(|error| wrong(place, &file, &error))?;
+            if !scan.pass_on(converted(scan, &batch, wanted.clone())?) {
+                return Ok(false);
+            }
         }
     }
     Ok(true)
 }
 
-fn read_bytes(builder: &Builder, group: usize, mask: &ProjectionMask) -> usize {
-    let columns = builder.metadata().row_group(group).columns().iter().enumerate();
-    let read = columns.filter(|(leaf, _)| mask.leaf_included(*leaf)).map(|(_, c)| c.compressed_size());
-    usize::try_from(read.sum::<i64>()).unwrap_or(0)
+/// As the table has its columns.
+fn converted<'c>(
+    scan: &Scan<'_>,
+    batch: &RecordBatch,
+    wanted: impl Iterator<Item = &'c ForeignColumn>,
+) -> Result<RecordBatch> {
+    let columns = wanted.map(|column| {
+        let values = batch.column_by_name(&column.remote);
+        let values = values.ok_or_else(|| SqlError::internal("a file has lost a column"))?;
+        conversion::converted(values, column.ty).map_err(|error| bad_value(column, error))
+    });
+    let columns = columns.collect::<Result<Vec<_>>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::clone(&scan.schema), columns, &options)
+        .map_err(|error| SqlError::internal(error.to_string()))
 }
 
-fn check(scan: &Scan<'_>, path: &Path, found: &SchemaRef, column: &ForeignColumn) -> Result<()> {
+/// The groups that are read next, and where their wanted columns are; `None` if those are not in the file. Of what is
+/// elsewhere these come before they are read, so that groups of few bytes come together.
+fn round(
+    builder: &Builder,
+    file: &Ranged,
+    groups: &mut Peekable<impl Iterator<Item = usize>>,
+    mask: &ProjectionMask,
+) -> Option<(Vec<usize>, Vec<Range<u64>>)> {
+    let (mut round, mut ranges) = (Vec::new(), Vec::new());
+    while let Some(group) = groups.peek() {
+        let columns = columns(builder, file.len(), *group, mask)?;
+        if file.is_remote() && !round.is_empty() && bytes(&ranges) + bytes(&columns) > ROUND_BYTES {
+            break;
+        }
+        ranges.extend(columns);
+        round.extend(groups.next());
+    }
+    Some((round, ranges))
+}
+
+fn bytes(ranges: &[Range<u64>]) -> usize {
+    let bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+fn columns(builder: &Builder, size: u64, group: usize, mask: &ProjectionMask) -> Option<Vec<Range<u64>>> {
+    let mut ranges = Vec::new();
+    for (leaf, column) in builder.metadata().row_group(group).columns().iter().enumerate() {
+        let start = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
+        let start = u64::try_from(start).ok()?;
+        let end = start.checked_add(u64::try_from(column.compressed_size()).ok()?)?;
+        if end > size {
+            return None;
+        }
+        if mask.leaf_included(leaf) {
+            ranges.push(start..end);
+        }
+    }
+    Some(ranges)
+}
+
+fn check(scan: &Scan<'_>, place: &Place, found: &SchemaRef, column: &ForeignColumn) -> Result<()> {
     let ForeignColumn { name, ty, remote, .. } = column;
-    let (table, server, path) = (&scan.query.table, scan.server, path.display());
+    let (table, server) = (&scan.query.table, scan.server);
     match found.field_with_name(remote) {
         Ok(field) if conversion::fits(field.data_type(), *ty) => Ok(()),
         Ok(field) => {
             let message = format!(
-                "column \"{name}\" of foreign table \"{table}\" is of type {}, but column \"{remote}\" of file \"{path}\" on server \"{server}\" is of type {}",
+                "column \"{name}\" of foreign table \"{table}\" is of type {}, but column \"{remote}\" of file \"{place}\" on server \"{server}\" is of type {}",
                 ty.with_typmod(-1).display(),
                 field.data_type(),
             );
@@ -93,7 +166,7 @@ fn check(scan: &Scan<'_>, path: &Path, found: &SchemaRef, column: &ForeignColumn
         }
         Err(_) => {
             let message = format!(
-                "foreign table \"{table}\" does not fit server \"{server}\": file \"{path}\" has no column \"{remote}\""
+                "foreign table \"{table}\" does not fit server \"{server}\": file \"{place}\" has no column \"{remote}\""
             );
             Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message))
         }
@@ -213,47 +286,4 @@ impl PruningStatistics for Groups<'_> {
     ) -> Option<arrow::array::BooleanArray> {
         None
     }
-}
-
-/// The files of a folder as tables. Blocks. `None` if there is no such folder.
-pub fn tables(folder: &Path, selection: &ImportSelection) -> Result<Option<Vec<ImportedTable>>> {
-    if !folder.is_dir() {
-        return Ok(None);
-    }
-    let failed = |error| file_error("open", folder, &error);
-    let mut tables = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        let is_parquet = path.extension().is_some_and(|ending| ending == "parquet") && path.is_file();
-        let Some(name) = path.file_stem().and_then(|name| name.to_str()).filter(|_| is_parquet) else {
-            continue;
-        };
-        if !selection.has(name) {
-            continue;
-        }
-        let options = Options::of([("filename", path.to_str().unwrap_or_default())]);
-        let file = open(&path)?;
-        let columns = file.schema().fields().iter().map(|field| imported(field, name));
-        tables.push(ImportedTable {
-            name: name.to_string(),
-            columns: columns.collect::<Result<_>>()?,
-            options,
-        });
-    }
-    tables.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(Some(tables))
-}
-
-fn imported(field: &arrow::datatypes::Field, table: &str) -> Result<ImportedColumn> {
-    let name = field.name().clone();
-    let Some(ty) = conversion::imported(field) else {
-        let message = format!(
-            "column \"{name}\" of table \"{table}\" is of type {}, which there is none of here",
-            field.data_type()
-        );
-        return Err(SqlError::new(SqlState::FDW_INVALID_DATA_TYPE, message)
-            .with_hint(format!("Leave the table out: EXCEPT ({table}).")));
-    };
-    let options = Options::of([("column_name", &name)]);
-    Ok(ImportedColumn { name, ty, not_null: !field.is_nullable(), options })
 }

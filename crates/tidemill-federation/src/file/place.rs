@@ -1,58 +1,97 @@
 //! Which files a table consists of.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use tidemill_sql::{Result, SqlError, SqlState};
 
-use super::{Format, file_error};
+use super::url::Url;
+use super::{Access, Format, file_error};
 use crate::table::TableDefinition;
 
 /// Files of a table at most.
-const FILES_MAX: usize = 10_000;
+pub const FILES_MAX: usize = 10_000;
+
+/// One file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// Of this machine.
+    Local(PathBuf),
+    Remote(Url),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Local(path) => path.display().fmt(f),
+            Place::Remote(url) => url.fmt(f),
+        }
+    }
+}
+
+impl Place {
+    /// The last part.
+    pub fn name(&self) -> &str {
+        match self {
+            Place::Local(path) => path.file_name().and_then(|name| name.to_str()).unwrap_or_default(),
+            Place::Remote(url) => url.name(),
+        }
+    }
+}
 
 /// What the table's definition says: a file, a folder, or a pattern.
 pub fn of(definition: &TableDefinition) -> PathBuf {
-    match definition.options.get("filename") {
+    let options = &definition.options;
+    match options.get("filename").or(options.get("dirname")) {
         Some(name) => PathBuf::from(name),
         None => Path::new(&definition.remote_schema).join(&definition.remote_table),
     }
 }
 
 /// The files, in the order of their names.
-pub fn files(definition: &TableDefinition, format: Format) -> Result<Vec<PathBuf>> {
+pub fn files(definition: &TableDefinition, format: Format, access: &Access) -> Result<Vec<Place>> {
     let place = of(definition);
-    local(&place.to_string_lossy())?;
-    if place.is_dir() {
-        let endings: &[&str] = match format {
-            Format::Copy => &[".csv", ".txt", ".tsv", ".bin"],
-            Format::Json => &[".json", ".jsonl", ".ndjson"],
-            Format::Parquet => &[".parquet"],
-        };
-        let fits = |name: &str| endings.iter().any(|ending| name.ends_with(ending));
-        return found(&place, &place, fits);
+    let is_folder = definition.options.get("dirname").is_some();
+    let endings: &[&str] = match format {
+        Format::Copy => &[".csv", ".txt", ".tsv", ".bin"],
+        Format::Json => &[".json", ".jsonl", ".ndjson"],
+        Format::Parquet => &[".parquet"],
+    };
+    let has_ending = |name: &str| endings.iter().any(|ending| name.ends_with(ending));
+    if let Some(url) = Url::parse(&place.to_string_lossy())? {
+        let url = if is_folder { url.folder()? } else { url };
+        return remote(url, has_ending, access);
+    }
+    if is_folder || place.is_dir() {
+        return found(&place.display(), local(&place, has_ending)?);
     }
     let pattern = place.file_name().and_then(|name| name.to_str()).filter(|name| name.contains(['*', '?']));
     match (pattern, place.parent()) {
         (Some(pattern), Some(folder)) if !place.exists() => {
-            found(&place, folder, |name| matches(pattern.as_bytes(), name.as_bytes()))
+            let fits = |name: &str| matches(pattern.as_bytes(), name.as_bytes());
+            found(&place.display(), local(folder, fits)?)
         }
-        _ => Ok(vec![place]),
+        _ => Ok(vec![Place::Local(place)]),
     }
 }
 
-/// Refuses what is no file of this machine: `s3://bucket/file`.
-pub fn local(name: &str) -> Result<()> {
-    match name.split_once("://") {
-        Some((scheme, _)) if !scheme.is_empty() && scheme.bytes().all(|b| b.is_ascii_alphanumeric()) => {
-            Err(SqlError::unsupported(format!("files of \"{scheme}://\" are not supported"))
-                .with_hint("\"filename\" is a local file, a folder, or a pattern of files."))
+fn remote(url: Url, has_ending: impl Fn(&str) -> bool, access: &Access) -> Result<Vec<Place>> {
+    let Url::S3 { key, .. } = &url else { return Ok(vec![Place::Remote(url)]) };
+    let name = key.rsplit('/').next().unwrap_or_default();
+    let listed = match name {
+        "" => access.list(&url, &has_ending)?,
+        // What a store has by a name with a star cannot be told from a pattern.
+        _ if name.contains(['*', '?']) => {
+            access.list(&url, &|found| matches(name.as_bytes(), found.as_bytes()))?
         }
-        _ => Ok(()),
-    }
+        _ => return Ok(vec![Place::Remote(url)]),
+    };
+    found(&url, listed)
 }
 
-fn found(place: &Path, folder: &Path, fits: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
-    let failed = |error| file_error("open", folder, &error);
+/// The files of a folder whose names fit.
+pub fn local(folder: &Path, fits: impl Fn(&str) -> bool) -> Result<Vec<Place>> {
+    let failed = |error| file_error("open", &folder.display(), &error);
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
@@ -61,16 +100,21 @@ fn found(place: &Path, folder: &Path, fits: impl Fn(&str) -> bool) -> Result<Vec
             files.push(path);
         }
     }
+    files.sort();
+    Ok(files.into_iter().map(Place::Local).collect())
+}
+
+/// Some, but not too many. Of a store no more are listed than tell that they are.
+fn found(place: &dyn fmt::Display, files: Vec<Place>) -> Result<Vec<Place>> {
     if files.len() > FILES_MAX {
-        let message = format!("\"{}\" are {} files", place.display(), files.len());
+        let message = format!("\"{place}\" are more than {FILES_MAX} files");
         return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
             .with_detail(format!("A table has at most {FILES_MAX}.")));
     }
     if files.is_empty() {
-        let message = format!("could not open file \"{}\": No such file or directory", place.display());
+        let message = format!("could not open file \"{place}\": No such file or directory");
         return Err(SqlError::new(SqlState::UNDEFINED_FILE, message));
     }
-    files.sort();
     Ok(files)
 }
 

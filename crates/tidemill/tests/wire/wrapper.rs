@@ -5,9 +5,13 @@ mod file;
 mod influx;
 mod mixed;
 mod mysql;
+mod object;
+mod object_fault;
 mod query;
+mod request;
 mod row;
 mod sqlite;
+mod store;
 mod stranger;
 mod write;
 
