@@ -84,6 +84,9 @@ async fn what_a_store_does_not_give_is_told() {
         "a part of file \"s3://b/behind.parquet\" is too large",
     )
     .await;
+    store.set(Mode::Changing);
+    let message = "file \"s3://b/wide.parquet\" has changed while it was read";
+    ours.check_failure("SELECT * FROM w", "HV000", message).await;
     store.set(Mode::WholeFiles);
     assert_eq!(read(&ours.client, "SELECT * FROM f").await, [["1"]]);
     let error = ours.client.simple_query("SELECT * FROM w").await.unwrap_err();
