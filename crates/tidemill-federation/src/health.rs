@@ -24,6 +24,8 @@ pub enum State {
 }
 
 impl State {
+    pub const ALL: [State; 4] = [State::Unknown, State::Up, State::Slow, State::Down];
+
     pub fn as_str(self) -> &'static str {
         match self {
             State::Unknown => "unknown",

@@ -43,6 +43,9 @@ pub enum State {
 }
 
 impl State {
+    pub const ALL: [State; 4] =
+        [State::Active, State::Idle, State::IdleInTransaction, State::IdleInFailedTransaction];
+
     /// As `pg_stat_activity.state` has it.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -47,13 +47,14 @@ impl Drop for SocketFile {
 }
 
 impl Listener {
-    /// Listens on a TCP address; with port 0 the system chooses one, which [`Listener::port`] tells.
-    pub async fn tcp(address: SocketAddr) -> Result<Self> {
+    /// Listens on a TCP address; with port 0 the system chooses one, which [`Listener::address`] tells. The option is the
+    /// one of the command line that says where.
+    pub async fn tcp(address: SocketAddr, option: &str) -> Result<Self> {
         let listener = TcpListener::bind(address).await.map_err(|error| match error.kind() {
             std::io::ErrorKind::AddrInUse => {
                 let message = format!("could not listen on {address}: the port is taken");
                 SqlError::new(SqlState::OBJECT_IN_USE, message)
-                    .with_hint("Is another server running there? Choose another port with --listen.")
+                    .with_hint(format!("Is another server running there? Choose another port with {option}."))
             }
             _ => failed(&address.to_string(), &error),
         })?;

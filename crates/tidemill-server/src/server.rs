@@ -80,7 +80,7 @@ pub struct Server {
 /// How long sessions may take to end when the server stops.
 const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(10);
 /// How long no connections are accepted after that has failed.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const PASSWORD_FILE: &str = "superuser.scram";
 const SPILL_DIR: &str = "tmp";
 const SECRET_FILE: &str = "mock.secret";
@@ -181,7 +181,7 @@ impl Server {
     pub async fn listen(&self, addresses: &[SocketAddr]) -> Result<Vec<Listener>> {
         let mut listeners = Vec::new();
         for address in addresses {
-            listeners.push(Listener::tcp(*address).await?);
+            listeners.push(Listener::tcp(*address, "--listen").await?);
         }
         let port = match listeners.first().and_then(Listener::address) {
             Some(address) => address.port(),
@@ -237,6 +237,11 @@ impl Server {
     /// Why the engine has stopped, if an error of the disk made it.
     pub fn failure(&self) -> Option<String> {
         self.engine.failure()
+    }
+
+    /// Why it takes nothing new, if so.
+    pub fn ailment(&self) -> Option<String> {
+        self.failure().or_else(|| self.shutdown.borrow().then(|| "shutting down".to_string()))
     }
 
     pub fn stop(&self) {

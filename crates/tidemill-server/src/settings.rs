@@ -145,6 +145,11 @@ impl Settings {
         self.words("listen_addresses")
     }
 
+    /// `address:port` each.
+    pub fn metrics_listen(&self) -> Vec<String> {
+        self.words("metrics_listen")
+    }
+
     /// Relative ones are below the data directory.
     pub fn unix_socket_directories(&self) -> Vec<PathBuf> {
         self.words("unix_socket_directories").into_iter().map(PathBuf::from).collect()

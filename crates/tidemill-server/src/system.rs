@@ -14,6 +14,7 @@ mod information;
 mod keyword;
 mod language;
 mod listing;
+mod metric;
 mod namespace;
 mod node;
 mod objects;
@@ -166,7 +167,8 @@ fn fillers() -> HashMap<(&'static str, &'static str), Fill> {
 
 /// The relations that PostgreSQL does not have, in the order in which they are numbered: add at the end.
 fn own() -> Vec<SystemRelation> {
-    pipelinedb::relations().into_iter().chain(node::relations()).collect()
+    let all = [pipelinedb::relations(), node::relations(), metric::relations()];
+    all.into_iter().flatten().collect()
 }
 
 /// A few lines of a file: which function fills which relation.

@@ -363,7 +363,12 @@ impl Engine {
 
     /// Bytes on disk: log and runs.
     pub fn disk_bytes(&self) -> u64 {
-        self.shared.log_bytes.load(Ordering::Relaxed) + self.shared.runs.bytes()
+        self.log_bytes() + self.shared.runs.bytes()
+    }
+
+    /// Bytes of the log's segments.
+    pub fn log_bytes(&self) -> u64 {
+        self.shared.log_bytes.load(Ordering::Relaxed)
     }
 
     /// The error of the disk after which the engine takes nothing more.

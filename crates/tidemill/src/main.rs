@@ -50,6 +50,10 @@ struct Serve {
     /// socket in the data directory, for the system user that runs the server.
     #[arg(long, value_name = "ADDRESS:PORT", value_delimiter = ',')]
     listen: Vec<String>,
+    /// Addresses and ports for GET /metrics (Prometheus) and GET /health, which ask no password; nowhere unless this, or the
+    /// configuration file, says so.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics_listen: Option<String>,
     /// Settings; `tidemill config` prints a file of all of them with their meanings and defaults.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -101,7 +105,9 @@ fn print(text: &str) -> Result<(), String> {
 }
 
 fn run(serve: Serve) -> Result<(), String> {
-    let settings = Settings::load(serve.config.as_deref(), &[]).map_err(|e| e.to_string())?;
+    let overrides: Vec<_> =
+        serve.metrics_listen.iter().map(|text| ("metrics_listen", text.as_str())).collect();
+    let settings = Settings::load(serve.config.as_deref(), &overrides).map_err(|e| e.to_string())?;
     start_log(log_level(&settings.log_min_messages()));
     for notice in settings.notices() {
         tracing::warn!("{}", notice.body.message);
@@ -153,15 +159,20 @@ fn runtime() -> Result<tokio::runtime::Runtime, String> {
 
 async fn serve_until_signal(config: Config, listen: &[String]) -> Result<(), String> {
     let addresses = addresses(&config.settings, listen).await?;
+    let for_metrics = resolve(&config.settings.metrics_listen(), "127.0.0.1:9187").await?;
     let (server, password) = Server::open(config).await.map_err(|e| one_line(&e))?;
     // Before anybody is told that the server is there.
     let signals = Signals::new().map_err(|e| e.to_string())?;
     let listeners = server.listen(&addresses).await.map_err(|e| one_line(&e))?;
+    let metrics = server.serve_metrics(&for_metrics).await.map_err(|e| one_line(&e))?;
     let bound: Vec<SocketAddr> = listeners.iter().filter_map(Listener::address).collect();
     if let Some(password) = password {
         eprintln!(
             "The password of the user \"postgres\" is {password} (shown once; it is kept as a verifier only)."
         );
+    }
+    for address in &metrics.addresses {
+        tracing::info!(%address, "ready for GET /metrics and GET /health");
     }
     for address in &bound {
         tracing::info!(%address, "ready for connections");
@@ -192,11 +203,15 @@ async fn addresses(settings: &Settings, listen: &[String]) -> Result<Vec<SocketA
         };
         wanted = settings.listen_addresses().into_iter().map(place).collect();
     }
+    resolve(&wanted, "127.0.0.1:7432").await
+}
+
+async fn resolve(wanted: &[String], example: &str) -> Result<Vec<SocketAddr>, String> {
     let mut found = Vec::new();
     for text in wanted {
-        let all = tokio::net::lookup_host(&text).await.map_err(|e| {
-            format!("\"{text}\" is not an address to listen on: {e} (for example 127.0.0.1:7432)")
-        })?;
+        let all = tokio::net::lookup_host(text)
+            .await
+            .map_err(|e| format!("\"{text}\" is not an address to listen on: {e} (for example {example})"))?;
         found.extend(all);
     }
     Ok(found)

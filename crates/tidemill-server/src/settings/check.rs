@@ -31,6 +31,7 @@ pub(super) fn text(name: &str, text: &str) -> Result<String, SqlError> {
             Some(_) => Ok(text.to_owned()),
             None => Err(invalid(name, text).with_detail("List syntax is invalid.")),
         },
+        "metrics_listen" => addresses(text),
         "lc_messages" | "lc_monetary" | "lc_numeric" | "lc_time" => locale(name, text),
         "role" if text.eq_ignore_ascii_case("none") => Ok("none".to_owned()),
         "role" | "session_authorization" if !matches!(text, "" | SUPERUSER) => {
@@ -120,6 +121,18 @@ fn client_encoding(text: &str) -> Result<String, SqlError> {
     }
 }
 
+/// `address:port`, separated by commas; whether there is such an address is found out when it is listened on.
+fn addresses(text: &str) -> Result<String, SqlError> {
+    let is_address = |word: &str| {
+        word.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+    };
+    if text.trim().is_empty() || text.split(',').all(|word| is_address(word.trim())) {
+        return Ok(text.to_owned());
+    }
+    Err(invalid("metrics_listen", text)
+        .with_hint("Write addresses with their ports, such as 127.0.0.1:9187."))
+}
+
 /// Messages are in English and no value depends on a locale; the names of locales that agree with that are
 /// taken.
 fn locale(name: &str, text: &str) -> Result<String, SqlError> {
@@ -165,6 +178,18 @@ mod tests {
         assert!(text("client_encoding", "latin1").unwrap_err().into_report().hint.unwrap().contains("UTF8"));
         assert_eq!(text("application_name", "gr\u{fc}n\n").unwrap(), "gr??n?");
         assert!(text("lc_messages", "xx_YY").is_err() && text("lc_messages", "en_US.UTF-8").is_ok());
+        for (given, is_good) in [
+            ("", true),
+            ("127.0.0.1:9187", true),
+            ("localhost:0, [::1]:9187", true),
+            ("9187", false),
+            (":9187", false),
+            ("127.0.0.1", false),
+            ("127.0.0.1:99999", false),
+            ("127.0.0.1:1,", false),
+        ] {
+            assert_eq!(text("metrics_listen", given).is_ok(), is_good, "{given}");
+        }
         assert_eq!(text("role", "NONE").unwrap(), "none");
         assert_eq!(text("role", "nobody").unwrap_err().message, "role \"nobody\" does not exist");
         assert_eq!(

@@ -13,6 +13,8 @@ settings! {
         "port": integer(1, 65535), "7432", Postmaster, "Sets the TCP port the server listens on.";
         "unix_socket_directories": Kind::Words, ".", Postmaster,
             "Sets the directories where Unix-domain sockets will be created; relative to the data directory.";
+        "metrics_listen": Kind::Words, "", Postmaster,
+            "Sets the addresses and ports where GET /metrics (for Prometheus) and GET /health are answered to whoever asks, separated by commas; empty for nowhere.";
         "max_connections": integer(1, 262_143), "100", Postmaster, "Sets the maximum number of concurrent connections.";
         "authentication_timeout": quantity(1, 600, Unit::Seconds), "1min", Postmaster,
             "Sets the maximum allowed time to complete client authentication.";

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arrow::array::{
     ArrayRef, BooleanArray, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array,
-    IntervalMonthDayNanoArray, ListBuilder, PrimitiveBuilder, RecordBatch, RecordBatchOptions, StringArray,
-    StringBuilder, TimestampMicrosecondArray, UInt32Array, new_null_array,
+    IntervalMonthDayNanoArray, LargeStringArray, ListBuilder, PrimitiveBuilder, RecordBatch,
+    RecordBatchOptions, StringArray, StringBuilder, TimestampMicrosecondArray, UInt32Array, new_null_array,
 };
 use arrow::datatypes::{
     ArrowPrimitiveType, Float32Type, Int16Type, IntervalMonthDayNano, SchemaRef, UInt32Type,
@@ -159,6 +159,10 @@ fn array(ty: Type, values: &[Value]) -> Option<ArrayRef> {
         D::Utf8 => Arc::new(
             each(values, |v| if let Value::Text(s) = v { Some(s.as_str()) } else { None })?
                 .collect::<StringArray>(),
+        ),
+        D::LargeUtf8 => Arc::new(
+            each(values, |v| if let Value::Text(s) = v { Some(s.as_str()) } else { None })?
+                .collect::<LargeStringArray>(),
         ),
         D::Timestamp(..) => {
             let instants = each(values, |v| if let Value::Time(us) = v { Some(*us) } else { None })?;

@@ -16,6 +16,7 @@ mod foreign_block;
 mod foreign_write;
 mod full_disk;
 mod large_table;
+mod metrics;
 mod migrate;
 mod node;
 mod postgres;

@@ -11,9 +11,20 @@ const BINARY: &str = env!("CARGO_BIN_EXE_tidemill");
 pub struct Server {
     process: Child,
     pub port: u16,
+    /// Of HTTP, if an option asks for it.
+    pub metrics_port: Option<u16>,
 }
 
 impl Server {
+    /// What a server that cannot start says.
+    pub fn refusal(data_dir: &Path, options: &[&str]) -> String {
+        let mut command = Command::new(BINARY);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(data_dir).args(options);
+        let output = command.output().unwrap();
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    }
+
     /// Starts a server and returns when it takes connections.
     pub fn start(data_dir: &Path) -> Server {
         Server::start_with(data_dir, &["--trust-loopback"])
@@ -45,15 +56,19 @@ impl Server {
         command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(data_dir).args(options);
         let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
+        let mut metrics_port = None;
         let port = loop {
             let line = lines.next().expect("the server ended before it was ready").unwrap();
+            if line.contains("ready for GET /metrics") {
+                metrics_port = Some(line.rsplit_once(':').unwrap().1.trim().parse().unwrap());
+            }
             if let Some((_, rest)) = line.split_once("Connect with: psql -h 127.0.0.1 -p ") {
                 break rest.split_whitespace().next().unwrap().parse().unwrap();
             }
         };
         // Keeps the pipe from filling.
         std::thread::spawn(move || lines.for_each(drop));
-        Server { process, port }
+        Server { process, port, metrics_port }
     }
 
     pub async fn connect(&self) -> Client {
