@@ -52,7 +52,7 @@ impl Migration {
 
     /// How many rows each of the tables has got.
     pub fn rows(&self) -> impl Iterator<Item = (&Target, u64)> {
-        self.writing.rows_by_node()
+        self.writing.written().map(|written| (written.target, written.rows))
     }
 
     /// The servers commit.

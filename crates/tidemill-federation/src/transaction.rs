@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
@@ -62,6 +63,7 @@ impl Transactions {
             course: AsyncMutex::new(Course { writer, rows: 0, savepoints: vec![], is_busy: false }),
             due: Mutex::new(due),
             is_committed: AtomicBool::new(false),
+            spent: Mutex::default(),
         });
         open.transactions.push(Arc::clone(&new));
         Ok(new)
@@ -139,6 +141,8 @@ pub struct Transaction {
     course: AsyncMutex<Course>,
     due: Mutex<Due>,
     is_committed: AtomicBool,
+    /// What writing, flushing and committing have taken so far.
+    spent: Mutex<Duration>,
 }
 
 struct Course {
@@ -171,28 +175,41 @@ impl fmt::Debug for Transaction {
 impl Transaction {
     pub async fn insert(&self, into: &Insertion, rows: &RecordBatch) -> Result<Answer> {
         let mut course = self.ready().await?;
-        let answer = course.writer.insert(into, rows).await;
+        let answer = self.timed(course.writer.insert(into, rows)).await;
         course.note(answer)
     }
 
     /// A statement that changes rows, or defines something.
     pub async fn execute(&self, statement: &RemoteQuery) -> Result<Answer> {
         let mut course = self.ready().await?;
-        let answer = course.writer.execute(statement).await;
+        let answer = self.timed(course.writer.execute(statement)).await;
         course.note(answer)
     }
 
     pub async fn flush(&self) -> Result<()> {
         let mut course = self.ready().await?;
-        let flushed = course.writer.flush().await;
+        let flushed = self.timed(course.writer.flush()).await;
         course.is_busy = false;
         flushed
     }
 
     async fn commit(&self) -> Result<()> {
-        self.course.lock().await.writer.commit().await?;
+        let mut course = self.course.lock().await;
+        self.timed(course.writer.commit()).await?;
         self.is_committed.store(true, Ordering::Release);
         Ok(())
+    }
+
+    async fn timed<T>(&self, work: impl Future<Output = T>) -> T {
+        let began = Instant::now();
+        let done = work.await;
+        *self.spent.lock() += began.elapsed();
+        done
+    }
+
+    /// What the server has taken so far for what was written, up to its commit.
+    pub fn spent(&self) -> Duration {
+        *self.spent.lock()
     }
 
     pub fn is_committed(&self) -> bool {

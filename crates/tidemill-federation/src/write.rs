@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use arrow::array::{Array, AsArray, UInt32Array};
 use arrow::compute::take_record_batch;
@@ -61,15 +62,35 @@ struct Node {
     /// For a server that may have nodes itself.
     cascade: Option<Arc<Cascade>>,
     transaction: Option<Arc<Transaction>>,
+    /// What the transaction had taken when the statement came to it.
+    spent_before: Duration,
     rows: u64,
     /// Why it is passed over.
     absent: Option<SqlError>,
 }
 
+/// What a statement has written to a node so far.
+#[derive(Debug)]
+pub struct Written<'a> {
+    pub target: &'a Target,
+    pub rows: u64,
+    /// What the server has taken for it; `None`: it got nothing.
+    pub time: Option<Duration>,
+    /// Why it is passed over.
+    pub absent: Option<&'a SqlError>,
+}
+
 impl Writing {
     /// `turn` is shared by the statements that write to the table.
     pub fn new(table: &str, targets: Vec<Target>, is_chosen: bool, turn: &Arc<AtomicUsize>) -> Self {
-        let node = |target| Node { target, cascade: None, transaction: None, rows: 0, absent: None };
+        let node = |target| Node {
+            target,
+            cascade: None,
+            transaction: None,
+            spent_before: Duration::ZERO,
+            rows: 0,
+            absent: None,
+        };
         let is_chosen = is_chosen || targets.len() == 1;
         Self {
             table: table.to_string(),
@@ -179,7 +200,10 @@ impl Writing {
             match (node, wanted) {
                 (Some(node), _) => dealt[node].push(row as u32),
                 (None, Some(wanted)) => return Err(self.no_node(wanted)),
-                (None, None) => return Err(self.no_children()),
+                (None, None) => {
+                    let message = format!("multi-tenant table \"{}\" has no children", self.table);
+                    return Err(SqlError::new(SqlState::FDW_TABLE_NOT_FOUND, message));
+                }
             }
         }
         Ok(dealt)
@@ -190,11 +214,6 @@ impl Writing {
         let message = format!("table \"{}\" has no node \"{wanted}\"", self.table);
         SqlError::new(SqlState::UNDEFINED_OBJECT, message)
             .with_hint(format!("Its nodes are: {}.", known.join(", ")))
-    }
-
-    fn no_children(&self) -> SqlError {
-        let message = format!("multi-tenant table \"{}\" has no children", self.table);
-        SqlError::new(SqlState::FDW_TABLE_NOT_FOUND, message)
     }
 
     /// Begins transactions where rows go; false if a node turned out to be dead, and others are to get its rows.
@@ -208,7 +227,7 @@ impl Writing {
             }
             node.cascade = node.target.cascade(&self.route, false)?;
             match self.transactions.begin(&node.target.node, &node.target.connector).await {
-                Ok(transaction) => node.transaction = Some(transaction),
+                Ok(transaction) => node.enter(transaction),
                 Err(error) if is_absence(&error) && node.absent.is_none() && !self.is_chosen && live > 1 => {
                     node.absent = Some(error);
                     return Ok(false);
@@ -233,13 +252,13 @@ impl Writing {
 
     /// Carries out statements, one on each node, all at the same time. Where it may be, a node that is not there is left
     /// as it is.
-    pub async fn execute(&mut self, changes: Vec<Change>) -> Result<()> {
+    pub async fn execute(&mut self, changes: &[Change]) -> Result<()> {
         let all = changes.len();
         let mut skipped = 0;
-        for (node, change) in self.nodes.iter_mut().zip(&changes) {
+        for (node, change) in self.nodes.iter_mut().zip(changes) {
             node.cascade = node.target.cascade(&self.route, change.dead_nodes.skip)?;
             match self.transactions.begin(&node.target.node, &node.target.connector).await {
-                Ok(transaction) => node.transaction = Some(transaction),
+                Ok(transaction) => node.enter(transaction),
                 Err(error) if is_absence(&error) && change.dead_nodes.skip => {
                     skipped += 1;
                     if !change.dead_nodes.allows(skipped, all) {
@@ -251,8 +270,7 @@ impl Writing {
             }
         }
         let returned = self.returned.as_ref();
-        let working =
-            self.nodes.iter_mut().zip(&changes).map(|(node, change)| node.execute(change, returned));
+        let working = self.nodes.iter_mut().zip(changes).map(|(node, change)| node.execute(change, returned));
         self.rows.extend(try_join_all(working).await?.into_iter().flatten());
         Ok(())
     }
@@ -275,9 +293,14 @@ impl Writing {
         Some(SqlError::new(SqlState::WARNING, message).with_detail(details.join("\n")))
     }
 
-    /// The tables, and how many rows were added to each or changed.
-    pub fn rows_by_node(&self) -> impl Iterator<Item = (&Target, u64)> {
-        self.nodes.iter().map(|node| (&node.target, node.rows))
+    /// The tables, and what was added to each or changed.
+    pub fn written(&self) -> impl Iterator<Item = Written<'_>> {
+        self.nodes.iter().map(|node| Written {
+            target: &node.target,
+            rows: node.rows,
+            time: node.transaction.as_ref().map(|open| open.spent().saturating_sub(node.spent_before)),
+            absent: node.absent.as_ref(),
+        })
     }
 
     /// Makes last what was written.
@@ -287,7 +310,7 @@ impl Writing {
 
     /// The statement has written all it has to write; how many rows were added or changed. They last, unless they are
     /// part of a block.
-    pub async fn finish(self) -> Result<u64> {
+    pub async fn finish(&self) -> Result<u64> {
         match self.is_alone {
             true => self.commit().await?,
             false => {
@@ -306,6 +329,11 @@ impl Target {
 }
 
 impl Node {
+    fn enter(&mut self, transaction: Arc<Transaction>) {
+        self.spent_before = transaction.spent();
+        self.transaction = Some(transaction);
+    }
+
     fn transaction(&self) -> Result<&Arc<Transaction>> {
         self.transaction.as_ref().ok_or_else(|| SqlError::internal("a node has no transaction"))
     }

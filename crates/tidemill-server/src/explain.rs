@@ -10,7 +10,7 @@ pub mod write;
 
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::metrics::MetricValue;
@@ -86,6 +86,10 @@ pub fn head(depth: usize, title: &str) -> String {
     }
 }
 
+pub fn milliseconds(time: TimeDelta) -> f64 {
+    time.num_microseconds().unwrap_or_default().max(0) as f64 / 1000.0
+}
+
 /// What is told of the node at this depth.
 pub fn property(depth: usize, name: &str, value: &str) -> String {
     format!("{}{name}: {value}", " ".repeat(6 * depth + 2))
@@ -149,8 +153,7 @@ impl Explain<'_> {
                 _ => {}
             }
         }
-        let since =
-            |at: DateTime<Utc>| (at - began).num_microseconds().unwrap_or_default().max(0) as f64 / 1000.0;
+        let since = |at: DateTime<Utc>| milliseconds(at - began);
         match (first, last) {
             (Some(first), Some(last)) if self.options.timing => {
                 format!(" (actual time={:.3}..{:.3} rows={rows} loops=1)", since(first), since(last))

@@ -17,6 +17,7 @@ mod prepared;
 mod returned;
 mod rows;
 mod table;
+mod traced;
 mod transaction;
 pub mod wire;
 mod write;

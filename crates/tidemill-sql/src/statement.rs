@@ -77,6 +77,11 @@ pub enum Statement {
         options: ExplainOptions,
         statement: Box<ast::Statement>,
     },
+    ExplainExecute {
+        options: ExplainOptions,
+        name: String,
+        arguments: Vec<ast::Expr>,
+    },
     ExplainContinuousView {
         verbose: bool,
         name: Name,

@@ -60,7 +60,7 @@ impl Session {
         let target = loading.target.clone();
         if loading.writing.is_some() {
             let (writing, rows) = attempt!(loading.finish_foreign().await);
-            attempt!(self.end_writing(writing).await);
+            attempt!(self.end_writing(writing.as_ref()).await);
             return Ok(Ok(Outcome::Tag(format!("COPY {rows}"))));
         }
         let (set, rows) = attempt!(loading.finish());

@@ -14,6 +14,7 @@ use tidemill_sql::{Result, SqlError, SqlState};
 use super::interrupt::Shield;
 use super::rows::{Rows, Tag, describe, write_rows};
 use super::wire::{Closed, Wire};
+use super::write::Inserted;
 use super::{Session, Transaction};
 use crate::define;
 use crate::pg::backend;
@@ -86,7 +87,8 @@ impl Session {
             Statement::Sql(statement) => match statement.as_ref() {
                 ast::Statement::Insert(insert) => {
                     let Some(plan) = attempt!(self.insert_plan(insert)) else {
-                        return Ok(Box::pin(self.insert_select(insert, &text, values)).await);
+                        let done = Box::pin(self.insert_select(insert, &text, values)).await;
+                        return Ok(done.map(Inserted::outcome));
                     };
                     let plan = Arc::new(plan);
                     if let Some(whole) = whole {
@@ -111,6 +113,9 @@ impl Session {
             }
             Statement::Explain { options, statement } => {
                 Ok(Box::pin(self.explain(options, &statement, &text, values)).await)
+            }
+            Statement::ExplainExecute { options, name, arguments } => {
+                Ok(Box::pin(self.explain_execute(options, &name, &arguments)).await)
             }
             Statement::DeclareCursor(declare) => Ok(Box::pin(self.declare(declare, text, values)).await),
             Statement::Migrate(migrate) => Box::pin(self.migrate(wire, migrate)).await,

@@ -1,6 +1,7 @@
 //! Statements that write to foreign tables: a transaction of their own on each server.
 
 use arrow::array::RecordBatch;
+use chrono::{DateTime, Utc};
 use datafusion::common::ScalarValue;
 use sqlparser::ast::{self, SelectItem};
 use tidemill_federation::cascade::Route;
@@ -32,7 +33,7 @@ impl Session {
     fn within_block(&mut self, writing: Writing) -> Writing {
         let route = Route::new(&self.server.identity, &self.settings.current().cascade_route);
         let writing = writing.along(route);
-        let servers = writing.rows_by_node().map(|(target, _)| target.server.as_str());
+        let servers = writing.written().map(|written| written.target.server.as_str());
         self.asked.note(servers, &self.server.catalog);
         let is_block = self.in_block();
         match self.work() {
@@ -96,7 +97,7 @@ impl Session {
     }
 
     /// Outside of a block, what was written lasts from here on; nothing interrupts that. How many rows it was.
-    pub(super) async fn end_writing(&mut self, writing: Option<Writing>) -> Result<Option<u64>> {
+    pub(super) async fn end_writing(&mut self, writing: Option<&Writing>) -> Result<Option<u64>> {
         let Some(writing) = writing else { return Ok(None) };
         let _shield = Shield::raised(&self.interrupt);
         writing.finish().await.map(Some)
@@ -137,7 +138,7 @@ impl Session {
         target: &ForeignTarget,
         text: &str,
         values: Vec<ScalarValue>,
-    ) -> Result<Outcome> {
+    ) -> Result<Modified> {
         self.refuse_read_only(change.verb)?;
         let changes = self.foreign_changes(change, target, text, values).await?;
         let returned = change.returned(target);
@@ -145,16 +146,44 @@ impl Session {
         if let Some(returned) = &returned {
             writing = self.returning(writing, returned, text).await?;
         }
-        writing.execute(changes).await?;
-        let (warnings, rows) = (writing.warnings(), writing.take_rows());
-        let answer = match returned {
-            Some(returned) => Some(self.returned(&returned, rows, change.verb, text).await?),
-            None => None,
-        };
-        let count = self.end_writing(Some(writing)).await?.unwrap_or(0);
+        let began = Utc::now();
+        writing.execute(&changes).await?;
+        let warnings = writing.warnings();
+        let answer = self.answer(Some(&mut writing), returned.as_ref(), change.verb, text).await?;
+        let rows = self.end_writing(Some(&writing)).await?.unwrap_or(0);
         self.missing.extend(warnings);
-        Ok(answer.unwrap_or_else(|| Outcome::Tag(format!("{} {count}", change.verb))))
+        Ok(Modified { changes, writing, answer, rows, began })
     }
+
+    /// What RETURNING gives of the rows that were written.
+    pub(super) async fn answer(
+        &mut self,
+        writing: Option<&mut Writing>,
+        returned: Option<&Returned<'_>>,
+        verb: &'static str,
+        text: &str,
+    ) -> Result<Option<Answer>> {
+        let rows = writing.map(Writing::take_rows).unwrap_or_default();
+        let Some(returned) = returned else { return Ok(None) };
+        let count = rows.iter().map(RecordBatch::num_rows).sum();
+        Ok(Some(Answer { count, outcome: self.returned(returned, rows, verb, text).await? }))
+    }
+}
+
+/// The rows of RETURNING.
+pub(super) struct Answer {
+    pub count: usize,
+    pub outcome: Outcome,
+}
+
+/// What an UPDATE or a DELETE of a foreign table has done.
+pub(super) struct Modified {
+    pub changes: Vec<change::Change>,
+    pub writing: Writing,
+    pub answer: Option<Answer>,
+    pub rows: u64,
+    /// When the servers were told.
+    pub began: DateTime<Utc>,
 }
 
 fn cannot_be_left(verb: &str, table: &str) -> SqlError {

@@ -32,6 +32,7 @@ use tidemill_stream::engine::{Level, Part};
 use super::Session;
 use super::execute::Outcome;
 use super::interrupt::Shield;
+use super::traced::Trace;
 use super::write::check_memory;
 use crate::catalog::{Relation, Table};
 use crate::define::public;
@@ -81,19 +82,32 @@ impl Session {
         values: Vec<ScalarValue>,
     ) -> Result<Outcome> {
         let change = Change::new(statement)?;
-        let table = match change.table(self)? {
-            Changed::Table(table) => table,
-            Changed::Foreign(target) => return self.modify_foreign(&change, &target, text, values).await,
+        let (rows, answer) = match change.table(self)? {
+            Changed::Table(table) => (self.modify_table(&change, &table, text, values).await?.0, None),
+            Changed::Foreign(target) => {
+                let done = self.modify_foreign(&change, &target, text, values).await?;
+                (done.rows, done.answer)
+            }
         };
+        Ok(answer.map_or_else(|| Outcome::Tag(format!("{} {rows}", change.verb)), |answer| answer.outcome))
+    }
+
+    /// How many rows were meant.
+    pub(super) async fn modify_table(
+        &mut self,
+        change: &Change<'_>,
+        table: &Arc<Table>,
+        text: &str,
+        values: Vec<ScalarValue>,
+    ) -> Result<(u64, Trace)> {
         self.begin_definition(change.verb).await?;
         let _alone = table.hold().await;
-        let places = change.places(&table)?;
-        let query = change.query(&table, &places)?;
-        let statement = ast::Statement::Query(query);
-        let mut running = self.run_query(&statement, text, values).await?;
+        let places = change.places(table)?;
+        let query = change.query(table, &places)?;
+        let (mut running, trace) = self.run_traced(query, text, values).await?;
         let types = running.schema.fields().iter().map(|field| Type::of_field(field));
         let types = types.collect::<Result<Vec<_>>>()?;
-        change.check_types(&table, &places, &types)?;
+        change.check_types(table, &places, &types)?;
         let limit_bytes = self.settings.current().transaction_memory_limit_bytes;
         let (mut parts, mut meant, mut bytes) = (vec![Part::Truncate { view: table.id() }], 0, 0);
         while let Some(batch) = running.stream.next().await {
@@ -111,7 +125,7 @@ impl Session {
             };
             let rows = kept.first().map_or(0, |column| column.len());
             let columns = std::iter::once(None).chain(kept.into_iter().map(Some)).collect();
-            let target = Target::Table(Arc::clone(&table));
+            let target = Target::Table(Arc::clone(table));
             let events = self.events(&target, &Fill::none(), columns, rows, self.began_us)?;
             bytes += events.get_array_memory_size();
             check_memory(bytes, limit_bytes)?;
@@ -122,7 +136,7 @@ impl Session {
             let written = self.server.engine.write_with(parts, Level::SyncCommit, || shield.raise()).await;
             written.map_err(|e| e.into_sql(plan_error))?;
         }
-        Ok(Outcome::Tag(format!("{} {meant}", change.verb)))
+        Ok((meant as u64, trace))
     }
 
     /// The columns of the table with the new values where rows are meant.

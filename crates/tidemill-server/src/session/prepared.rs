@@ -168,7 +168,9 @@ impl Session {
         Ok(match statement {
             Statement::Show(Some(name)) => Some(text_schema(&[&self.settings.show(name)?.0])),
             Statement::Show(None) => Some(text_schema(&["name", "setting", "description"])),
-            Statement::ExplainContinuousView { .. } => Some(text_schema(&[COLUMN])),
+            Statement::ExplainContinuousView { .. } | Statement::ExplainExecute { .. } => {
+                Some(text_schema(&[COLUMN]))
+            }
             Statement::Fetch { cursor, is_move: false, .. } => {
                 self.portals.get(cursor).and_then(|portal| portal.schema())
             }
@@ -219,15 +221,25 @@ impl Session {
         name: &str,
         expressions: &[ast::Expr],
     ) -> Step<Outcome> {
-        let prepared = Arc::clone(attempt!(self.find_prepared(name)));
+        let (prepared, arguments) = attempt!(self.called(name, expressions).await);
+        self.execute_prepared(wire, &prepared, &arguments).await
+    }
+
+    /// The statement of an EXECUTE, and its arguments.
+    pub(super) async fn called(
+        &mut self,
+        name: &str,
+        expressions: &[ast::Expr],
+    ) -> Result<(Arc<Prepared>, Arguments)> {
+        let prepared = Arc::clone(self.find_prepared(name)?);
         if expressions.len() != prepared.parameters.len() {
             let message = format!("wrong number of parameters for prepared statement \"{name}\"");
             let detail =
                 format!("Expected {} parameters but got {}.", prepared.parameters.len(), expressions.len());
-            return Ok(Err(SqlError::syntax(message).with_detail(detail)));
+            return Err(SqlError::syntax(message).with_detail(detail));
         }
-        let arguments = attempt!(self.arguments(expressions, &prepared.parameters).await);
-        self.execute_prepared(wire, &prepared, &arguments).await
+        let arguments = self.arguments(expressions, &prepared.parameters).await?;
+        Ok((prepared, arguments))
     }
 
     /// Evaluates the arguments of EXECUTE. Literals need no planner.
@@ -270,13 +282,7 @@ impl Session {
     ) -> Step<Outcome> {
         let Some(parsed) = &prepared.parsed else { return Ok(Ok(Outcome::Empty)) };
         attempt!(self.check_failed(&parsed.statement));
-        let renewed;
-        let mut prepared = prepared;
-        let planned = matches!(prepared.body, Body::Insert(_) | Body::Query(_));
-        if planned && prepared.version != self.server.catalog.version() {
-            renewed = attempt!(Box::pin(self.renew(prepared)).await);
-            prepared = &renewed;
-        }
+        let prepared = &attempt!(self.current(prepared).await);
         match &prepared.body {
             Body::Insert(plan) => {
                 let assigned = attempt!(self.assigned(arguments, &prepared.parameters, plan));
@@ -308,6 +314,15 @@ impl Session {
         match query.run(&self.server, &values, reads)? {
             Some(running) => Ok(running),
             None => self.run_plan(self.planner(), query.plan.clone(), values).await,
+        }
+    }
+
+    /// The statement as it is planned now.
+    pub(super) async fn current(&mut self, prepared: &Arc<Prepared>) -> Result<Arc<Prepared>> {
+        let is_planned = matches!(prepared.body, Body::Insert(_) | Body::Query(_));
+        match is_planned && prepared.version != self.server.catalog.version() {
+            true => Box::pin(self.renew(prepared)).await,
+            false => Ok(Arc::clone(prepared)),
         }
     }
 
@@ -353,7 +368,7 @@ impl Session {
         arguments.iter().zip(types).map(text).collect::<Result<_>>().map(Some)
     }
 
-    fn scalars(&self, arguments: &Arguments, types: &[Type]) -> Result<Vec<ScalarValue>> {
+    pub(super) fn scalars(&self, arguments: &Arguments, types: &[Type]) -> Result<Vec<ScalarValue>> {
         let context = self.context();
         let pairs = arguments.iter().zip(types);
         pairs.map(|((format, bytes), ty)| scalar((*format, bytes.as_deref()), *ty, &context)).collect()

@@ -8,6 +8,7 @@ use arrow::datatypes::Schema;
 use datafusion::common::ScalarValue;
 use futures::StreamExt;
 use sqlparser::ast;
+use tidemill_federation::multi_tenant::URL;
 use tidemill_federation::write::Writing;
 use tidemill_sql::insert::{InsertParts, insert_parts, insert_shape};
 use tidemill_sql::planner::coerce::check_assignable;
@@ -17,7 +18,9 @@ use tidemill_sql::{Result, SqlError, SqlState};
 use tidemill_stream::engine::Part;
 
 use super::execute::Outcome;
+use super::foreign::Answer;
 use super::interrupt::Shield;
+use super::traced::Trace;
 use super::{Session, Transaction};
 use crate::insert::{Assign, Fill, InsertPlan, Parameter, Target, is_readable, position_of_item};
 
@@ -42,7 +45,7 @@ impl Session {
         let fill = self.fill(&plan.target, |place| arrays[place].is_some()).await?;
         let events = self.events(&plan.target, &fill, arrays, rows, vars::now_us())?;
         let rows = self.write_rows_of(&mut writing, &plan.target, events).await?;
-        let rows = self.end_writing(writing).await?.unwrap_or(rows as u64);
+        let rows = self.end_writing(writing.as_ref()).await?.unwrap_or(rows as u64);
         Ok(inserted(rows))
     }
 
@@ -111,24 +114,21 @@ impl Session {
         insert: &ast::Insert,
         text: &str,
         values: Vec<ScalarValue>,
-    ) -> Result<Outcome> {
+    ) -> Result<Inserted> {
         self.refuse_read_only("INSERT")?;
         let parts = insert_parts(insert)?;
         let target = Target::find(&self.server.catalog, &parts.name)?;
         let (mut writing, returned) = self.begin_insert(&parts, &target, text).await?;
         let own = matches!(self.transaction, Transaction::None);
         self.begin_implicit();
-        let rows = self.insert_query(&parts, &target, &mut writing, text, values).await?;
-        let written = writing.as_mut().map(Writing::take_rows).unwrap_or_default();
-        let answer = match returned {
-            Some(returned) => Some(self.returned(&returned, written, "INSERT 0", text).await?),
-            None => None,
-        };
-        let rows = self.end_writing(writing).await?.unwrap_or(rows as u64);
+        let (rows, tells_nodes, trace) =
+            self.insert_query(&parts, &target, &mut writing, text, values).await?;
+        let answer = self.answer(writing.as_mut(), returned.as_ref(), "INSERT 0", text).await?;
+        let rows = self.end_writing(writing.as_ref()).await?.unwrap_or(rows as u64);
         if own {
             self.end_implicit().await?;
         }
-        Ok(answer.unwrap_or_else(|| inserted(rows)))
+        Ok(Inserted { target, writing, tells_nodes, answer, rows, trace })
     }
 
     /// The query of an INSERT as it is planned; an error if a value of VALUES can't be one of its column.
@@ -139,7 +139,7 @@ impl Session {
         Ok(Box::new(source.into_owned()))
     }
 
-    /// How many rows the query has.
+    /// How many rows the query has, and whether they may tell their nodes.
     async fn insert_query(
         &mut self,
         parts: &InsertParts<'_>,
@@ -147,9 +147,9 @@ impl Session {
         writing: &mut Option<Writing>,
         text: &str,
         values: Vec<ScalarValue>,
-    ) -> Result<usize> {
+    ) -> Result<(usize, bool, Trace)> {
         let source = self.insert_source(parts, target)?;
-        let mut running = self.run_query(&ast::Statement::Query(source), text, values).await?;
+        let (mut running, trace) = self.run_traced(source, text, values).await?;
         let wanted = written(parts, target, &running.schema)?;
         let (context, vars) = (self.context(), self.vars());
         let fill = self.fill(target, |place| wanted.iter().any(|column| column.place == place)).await?;
@@ -165,8 +165,30 @@ impl Session {
             let events = self.events(target, &fill, arrays, batch.num_rows(), self.began_us)?;
             rows += self.write_rows_of(writing, target, events).await?;
         }
-        Ok(rows)
+        Ok((rows, tells_nodes(&wanted), trace))
     }
+}
+
+/// What an INSERT has done.
+pub(super) struct Inserted {
+    pub target: Target,
+    /// Of a foreign table.
+    pub writing: Option<Writing>,
+    /// Rows may tell to which node they go.
+    pub tells_nodes: bool,
+    pub answer: Option<Answer>,
+    pub rows: u64,
+    pub trace: Trace,
+}
+
+impl Inserted {
+    pub(super) fn outcome(self) -> Outcome {
+        self.answer.map_or_else(|| inserted(self.rows), |answer| answer.outcome)
+    }
+}
+
+pub(super) fn tells_nodes(written: &[Written<'_>]) -> bool {
+    written.iter().any(|column| column.name == URL)
 }
 
 /// A column that an INSERT writes.
@@ -174,7 +196,7 @@ pub(super) struct Written<'a> {
     /// Of the query.
     item: usize,
     place: usize,
-    pub(super) name: &'a str,
+    name: &'a str,
     /// Of the query's column, and of the target's.
     types: (Type, Type),
 }

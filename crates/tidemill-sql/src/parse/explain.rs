@@ -1,4 +1,4 @@
-//! EXPLAIN of a query, of what writes rows, or of a continuous view.
+//! EXPLAIN of a query, of what writes rows, of a prepared one of them, or of a continuous view.
 
 use sqlparser::ast;
 use sqlparser::tokenizer::Token;
@@ -29,20 +29,17 @@ impl StatementParser<'_> {
             let verbose = self.word("VERBOSE") || options.verbose;
             return Ok(Statement::ExplainContinuousView { verbose, name: self.name()? });
         }
+        if self.word("EXECUTE") {
+            let (name, arguments) = self.call()?;
+            return Ok(Statement::ExplainExecute { options, name, arguments });
+        }
         let position = self.next_position();
         match self.run(|p| p.parse_statement())? {
-            query @ ast::Statement::Query(_) => {
-                Ok(Statement::Explain { options, statement: Box::new(query) })
-            }
-            write @ (ast::Statement::Insert(_) | ast::Statement::Update(_) | ast::Statement::Delete(_)) => {
-                if options.analyze {
-                    return Err(SqlError::unsupported(
-                        "EXPLAIN ANALYZE of what writes rows is not supported",
-                    )
-                    .with_position(position)
-                    .with_hint("EXPLAIN shows where it writes; EXPLAIN ANALYZE is of queries."));
-                }
-                Ok(Statement::Explain { options, statement: Box::new(write) })
+            statement @ (ast::Statement::Query(_)
+            | ast::Statement::Insert(_)
+            | ast::Statement::Update(_)
+            | ast::Statement::Delete(_)) => {
+                Ok(Statement::Explain { options, statement: Box::new(statement) })
             }
             other => {
                 let text = other.to_string();

@@ -1,5 +1,6 @@
 //! What concerns a session: transactions, settings, prepared statements, and the like.
 
+use sqlparser::ast;
 use sqlparser::tokenizer::Token;
 
 use super::{StatementParser, parse};
@@ -98,12 +99,7 @@ impl StatementParser<'_> {
             return self.prepare();
         }
         if self.word("EXECUTE") {
-            let name = self.identifier()?;
-            let mut arguments = Vec::new();
-            if self.token(&Token::LParen) && !self.token(&Token::RParen) {
-                arguments = self.run(|p| p.parse_comma_separated(|p| p.parse_expr()))?;
-                self.expect(&Token::RParen)?;
-            }
+            let (name, arguments) = self.call()?;
             return Ok(Statement::Execute { name, arguments });
         }
         if self.word("DEALLOCATE") {
@@ -238,6 +234,17 @@ impl StatementParser<'_> {
             return Ok(Some("session_authorization".into()));
         }
         self.setting().map(Some)
+    }
+
+    /// `name (expressions)` of a prepared statement, behind EXECUTE.
+    pub(super) fn call(&mut self) -> Result<(String, Vec<ast::Expr>)> {
+        let name = self.identifier()?;
+        let mut arguments = Vec::new();
+        if self.token(&Token::LParen) && !self.token(&Token::RParen) {
+            arguments = self.run(|p| p.parse_comma_separated(|p| p.parse_expr()))?;
+            self.expect(&Token::RParen)?;
+        }
+        Ok((name, arguments))
     }
 
     fn prepare(&mut self) -> Result<Statement> {
