@@ -20,8 +20,16 @@ use crate::types::Type;
 pub struct InsertShape {
     pub name: Name,
     /// Empty: all columns of the relation.
-    pub columns: Vec<String>,
+    pub columns: Vec<ColumnName>,
     pub rows: InsertRows,
+}
+
+/// A column as a statement names it.
+#[derive(Debug, Clone)]
+pub struct ColumnName {
+    pub name: String,
+    /// Where; `None`: errors do not tell.
+    pub position: Option<usize>,
 }
 
 #[derive(Debug, Clone)]
@@ -62,7 +70,7 @@ pub enum Value {
 pub struct InsertParts<'a> {
     pub name: Name,
     /// Those that are written. Empty: all of the relation.
-    pub columns: Vec<String>,
+    pub columns: Vec<ColumnName>,
     pub source: Cow<'a, ast::Query>,
     pub conflict: Option<&'a ast::OnConflict>,
     pub returning: Option<&'a [SelectItem]>,
@@ -125,7 +133,10 @@ pub fn insert_parts(insert: &ast::Insert) -> Result<InsertParts<'_>> {
     if !plain {
         return Err(unsupported_form());
     }
-    let column = |c: &ast::ObjectName| c.0.last().and_then(|part| part.as_ident()).map(fold);
+    let column = |c: &ast::ObjectName| {
+        let name = c.0.last().and_then(|part| part.as_ident()).map(fold)?;
+        Some(ColumnName { name, position: Some(c.span().start.column.max(1) as usize) })
+    };
     let columns = insert.columns.iter().map(column).collect::<Option<_>>().ok_or_else(unsupported_form)?;
     let source = match insert.source.as_deref() {
         Some(source) => Cow::Borrowed(source),

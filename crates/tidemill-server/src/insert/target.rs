@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use sqlparser::ast::{self, SetExpr, Spanned};
-use tidemill_sql::insert::{Value, is_default, value};
+use tidemill_sql::insert::{ColumnName, Value, is_default, value};
 use tidemill_sql::name::split_nodes;
 use tidemill_sql::planner;
 use tidemill_sql::statement::Name;
@@ -82,23 +82,25 @@ impl Target {
 
     /// Places of the named columns in the events, or of all. A column that an undeclared stream does not have is ignored;
     /// elsewhere it is an error.
-    pub fn columns(&self, names: &[String]) -> Result<Vec<Option<Place>>> {
+    pub fn columns(&self, names: &[ColumnName]) -> Result<Vec<Option<Place>>> {
         let known = &self.stream().object.columns;
         if names.is_empty() {
             return Ok(known.iter().enumerate().map(|(i, (_, ty))| Some((i + 1, *ty))).collect());
         }
         let mut seen: Vec<&String> = Vec::new();
-        names
-            .iter()
-            .map(|name| {
-                if seen.contains(&name) {
-                    let message = format!("column \"{name}\" specified more than once");
-                    return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
-                }
-                seen.push(name);
-                self.column(name)
-            })
-            .collect()
+        let mut found = |name| {
+            if seen.contains(&name) {
+                let message = format!("column \"{name}\" specified more than once");
+                return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+            }
+            seen.push(name);
+            self.column(name)
+        };
+        let placed = |column: &ColumnName, error: SqlError| match column.position {
+            Some(position) => error.with_position(position),
+            None => error,
+        };
+        names.iter().map(|column| found(&column.name).map_err(|error| placed(column, error))).collect()
     }
 
     fn column(&self, name: &str) -> Result<Option<Place>> {

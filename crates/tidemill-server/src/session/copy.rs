@@ -29,6 +29,7 @@ use crate::insert::{Fill, Target, rows_of};
 use crate::pg::backend;
 use crate::pg::frontend::Frontend;
 use tidemill_sql::copy::{CopyColumn, CopyDecoder, CopyEncoder, CopyFormat};
+use tidemill_sql::insert::ColumnName;
 
 /// Rows of a COPY that goes on can be seen this much later at most, and as much again.
 const SHOW_WITHIN: Duration = Duration::from_millis(30);
@@ -103,11 +104,13 @@ impl Session {
             };
             return Err(SqlError::unsupported(format!("cannot perform COPY FREEZE on a {kind}")));
         }
-        let names: Vec<String> = columns.iter().map(|(n, _)| n.clone()).collect();
+        // As PostgreSQL: errors of COPY do not tell the place.
+        let named = |name: &String| ColumnName { name: name.clone(), position: None };
+        let names: Vec<ColumnName> = columns.iter().map(|(name, _)| named(name)).collect();
         let places = target.columns(&names)?;
         let known = &target.stream().object;
         let shown = |i: usize| match names.get(i) {
-            Some(name) => name.clone(),
+            Some(column) => column.name.clone(),
             None => known.columns[i].0.clone(),
         };
         let columns: Vec<CopyColumn> = places
