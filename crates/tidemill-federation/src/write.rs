@@ -4,11 +4,13 @@
 //! been taken by all of them, so that most errors leave no node changed; one that comes while they are committed tells
 //! which nodes are.
 
+mod deal;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use arrow::array::{Array, AsArray, UInt32Array};
+use arrow::array::UInt32Array;
 use arrow::compute::take_record_batch;
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
@@ -176,44 +178,11 @@ impl Writing {
             }
         };
         let (skips_conflicts, returned) = (self.skips_conflicts, self.returned.as_ref());
+        let table = self.table.as_str();
         let dealt = self.nodes.iter_mut().zip(dealt).filter(|(_, places)| !places.is_empty());
-        let adding = dealt.map(|(node, places)| node.insert(rows, places, skips_conflicts, returned));
+        let adding = dealt.map(|(node, places)| node.insert(table, rows, places, skips_conflicts, returned));
         self.rows.extend(try_join_all(adding).await?.into_iter().flatten());
         Ok(())
-    }
-
-    /// The places of the rows that go to each node.
-    fn deal(&self, rows: &RecordBatch, first: usize) -> Result<Vec<Vec<u32>>> {
-        let mut dealt = vec![Vec::new(); self.nodes.len()];
-        let takes_rows = |node: &Node| node.absent.is_none() && node.target.refusal.is_none();
-        let live: Vec<usize> = (0..self.nodes.len()).filter(|i| takes_rows(&self.nodes[*i])).collect();
-        let url = rows.column_by_name(URL).and_then(|column| column.as_string_opt::<i32>());
-        for row in 0..rows.num_rows() {
-            let wanted = url.filter(|url| url.is_valid(row)).map(|url| url.value(row));
-            let node = match wanted {
-                Some(wanted) => self.nodes.iter().position(|node| node.target.node == wanted),
-                None => live.get((first + row) % live.len().max(1)).copied(),
-            };
-            if let Some(refusal) = node.and_then(|node| self.nodes[node].target.refusal.clone()) {
-                return Err(refusal);
-            }
-            match (node, wanted) {
-                (Some(node), _) => dealt[node].push(row as u32),
-                (None, Some(wanted)) => return Err(self.no_node(wanted)),
-                (None, None) => {
-                    let message = format!("multi-tenant table \"{}\" has no children", self.table);
-                    return Err(SqlError::new(SqlState::FDW_TABLE_NOT_FOUND, message));
-                }
-            }
-        }
-        Ok(dealt)
-    }
-
-    fn no_node(&self, wanted: &str) -> SqlError {
-        let known: Vec<_> = self.nodes.iter().map(|node| node.target.node.as_str()).collect();
-        let message = format!("table \"{}\" has no node \"{wanted}\"", self.table);
-        SqlError::new(SqlState::UNDEFINED_OBJECT, message)
-            .with_hint(format!("Its nodes are: {}.", known.join(", ")))
     }
 
     /// Begins transactions where rows go; false if a node turned out to be dead, and others are to get its rows.
@@ -341,6 +310,7 @@ impl Node {
     /// The rows that were added, if they are wanted.
     async fn insert(
         &mut self,
+        table: &str,
         rows: &RecordBatch,
         places: Vec<u32>,
         skips_conflicts: bool,
@@ -350,9 +320,10 @@ impl Node {
             true => rows.clone(),
             false => take_record_batch(rows, &UInt32Array::from(places)).map_err(arrow_error)?,
         };
+        let (own, tells_nodes) = self.target.below(&own, table)?;
         let (mut columns, mut arrays) = (Vec::new(), Vec::new());
-        // Which of its nodes gets a row is for the server to say.
-        for column in self.target.table.columns.iter().filter(|column| column.name != URL) {
+        // Which of its nodes gets a row is for the server to say, unless the row does.
+        for column in self.target.table.columns.iter().filter(|column| tells_nodes || column.name != URL) {
             let Ok(place) = own.schema_ref().index_of(&column.name) else { continue };
             columns.push(column.remote_column());
             arrays.push(place);

@@ -100,6 +100,29 @@ async fn read_and_chosen(wrapper: &str) {
         "SELECT (SELECT count(*) FROM n1.m), (SELECT count(*) FROM n2.m), (SELECT count(*) FROM n3.m)";
     assert_eq!(rows(&remote, counts).await, [["102", "102", "104"]]);
     client.batch_execute("INSERT INTO m IN ('/west/n2/') (id) VALUES (900), (901)").await.unwrap();
+    // A row may name a node of a node; the others are dealt out as ever.
+    let named = "INSERT INTO m (id, __spd_url) VALUES (910, '/west/n1/'), (911, '/n3/'), (912, '/west/'), (913, '/west/n2/'), (914, '/west/n2/')";
+    client.batch_execute(named).await.unwrap();
+    client.batch_execute("INSERT INTO m__west__0 (id, __spd_url) VALUES (915, '/n1/')").await.unwrap();
+    let placed = "SELECT id, __spd_url FROM m WHERE id BETWEEN 910 AND 915 AND id <> 912 ORDER BY id";
+    let wanted = [
+        ["910", "/west/n1/"],
+        ["911", "/n3/"],
+        ["913", "/west/n2/"],
+        ["914", "/west/n2/"],
+        ["915", "/west/n1/"],
+    ];
+    assert_eq!(rows(&client, placed).await, wanted);
+    let of_west = "SELECT count(*) FROM m WHERE id = 912 AND __spd_url LIKE '/west/%'";
+    assert_eq!(rows(&client, of_west).await, [["1"]]);
+    for (node, told) in
+        [("/west/nope/", "/nope/"), ("/n3/n1/", "/n3/n1/"), ("/westward/n1/", "/westward/n1/")]
+    {
+        let insert = format!("INSERT INTO m (id, __spd_url) VALUES (1, '/n3/'), (1, '{node}')");
+        let (code, message) = failure(&client, &insert).await;
+        assert!(code == "42704" && message.contains(&format!("no node \"{told}\"")), "{code} {message}");
+    }
+    assert_eq!(rows(&client, "DELETE FROM m WHERE id BETWEEN 910 AND 915 RETURNING 1").await.len(), 6);
     assert_eq!(rows(&remote, "SELECT count(*) FROM n2.m WHERE id >= 900").await, [["4"]]);
     assert_eq!(client.execute("DELETE FROM m WHERE id IN (900, 901)", &[]).await.unwrap(), 2);
     assert_eq!(client.execute("UPDATE m SET name = 'new' WHERE id > 1000", &[]).await.unwrap(), 8);
