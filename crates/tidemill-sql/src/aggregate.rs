@@ -163,6 +163,14 @@ pub fn first() -> AggregateUDF {
     AggregateUDF::new_from_impl(Aggregate::new("first", extreme::first, Cares::Neither))
 }
 
+fn no_function(name: &str, types: &[Type]) -> SqlError {
+    let shown: Vec<_> = types.iter().map(|ty| ty.with_typmod(-1).display()).collect();
+    let message = format!("function {name}({}) does not exist", shown.join(", "));
+    SqlError::new(SqlState::UNDEFINED_FUNCTION, message).with_hint(
+        "No function matches the given name and argument types. You might need to add explicit type casts.",
+    )
+}
+
 /// An aggregate as DataFusion calls it.
 #[derive(Debug, Clone)]
 struct Aggregate {
@@ -192,13 +200,7 @@ impl Aggregate {
     }
 
     fn resolved(&self, types: &[Type]) -> Result<Resolved> {
-        (self.resolve)(self.name, types).ok_or_else(|| {
-            let shown: Vec<_> = types.iter().map(|ty| ty.with_typmod(-1).display()).collect();
-            let message = format!("function {}({}) does not exist", self.name, shown.join(", "));
-            SqlError::new(SqlState::UNDEFINED_FUNCTION, message).with_hint(
-                "No function matches the given name and argument types. You might need to add explicit type casts.",
-            )
-        })
+        (self.resolve)(self.name, types).ok_or_else(|| no_function(self.name, types))
     }
 
     fn of_fields(&self, fields: &[FieldRef]) -> DfResult<Resolved> {

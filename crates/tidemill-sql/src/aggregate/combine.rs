@@ -21,8 +21,9 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature, Volatility,
 };
 
+use super::no_function;
 use super::state_form::{PARTIAL_STATE, StateForm, groups_accumulator};
-use crate::error::{SqlError, SqlState};
+use crate::error::{Result, SqlError, SqlState};
 use crate::function::{Param, Registry, Returns, external};
 use crate::types::{Scalar, Type};
 
@@ -81,7 +82,7 @@ pub(super) fn all() -> impl Iterator<Item = AggregateUDF> {
     Combination::ALL.into_iter().map(|combination| {
         AggregateUDF::new_from_impl(Written {
             combination,
-            signature: Signature::any(1, Volatility::Immutable),
+            signature: Signature::user_defined(Volatility::Immutable),
         })
     })
 }
@@ -106,6 +107,14 @@ impl AggregateUDFImpl for Written {
 
     fn signature(&self) -> &Signature {
         &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
+        if types.len() == 1 {
+            return Ok(types.to_vec());
+        }
+        let types = types.iter().map(Type::from_arrow).collect::<Result<Vec<_>>>().map_err(external)?;
+        Err(external(no_function(self.name(), &types)))
     }
 
     fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {

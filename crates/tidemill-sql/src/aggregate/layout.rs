@@ -97,7 +97,16 @@ impl Layout {
                 .with_detail(format!("It is {found}, here {}.", form()))
                 .with_hint("Run the same release on both servers."));
         }
-        Self::decode_rest(rest).filter(|layout| layout.function().is_ok()).ok_or_else(no_layout)
+        Self::decode_rest(rest)
+            .filter(|layout| layout.is_whole() && layout.function().is_ok())
+            .ok_or_else(no_layout)
+    }
+
+    /// Whether an aggregate with WITHIN GROUP has its columns: they are the first of its arguments, and its order.
+    fn is_whole(&self) -> bool {
+        let columns = self.order.iter().map(|(ty, _)| ty);
+        name_within_group(&self.function).is_none()
+            || columns.eq(self.arguments.iter().take(self.order.len()))
     }
 
     fn decode_rest(text: &str) -> Option<Self> {
@@ -203,6 +212,13 @@ mod tests {
             &format!("{good}|"),
         ] {
             assert_eq!(Layout::decode(text).unwrap_err().state, SqlState::FDW_ERROR, "{text}");
+        }
+        // More columns of WITHIN GROUP than arguments, and others.
+        for wrong in
+            ["mode|0||701 0 0", "percentile_cont|0|701,701|701 0 0,701 0 0,701 0 0", "mode|0|701|23 0 0"]
+        {
+            let text = format!("{}|{wrong}", form());
+            assert_eq!(Layout::decode(&text).unwrap_err().state, SqlState::FDW_ERROR, "{text}");
         }
         // An aggregate of types that it does not take.
         assert!(Layout::decode(&good.replace("23", "25")).is_err());

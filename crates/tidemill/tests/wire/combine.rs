@@ -126,6 +126,8 @@ async fn what_has_no_states_is_not_combined() {
         ("SELECT combine(n) FROM t", "42809"),
         ("SELECT combine(n) FROM (SELECT max(n) AS n FROM v) AS q", "42809"),
         ("SELECT combine(1)", "42809"),
+        ("SELECT combine() FROM v", "42883"),
+        ("SELECT combine(n, k) FROM v", "42883"),
         ("SELECT partial_state(k) FROM v", "42809"),
         ("SELECT k FROM v WHERE partial_state(n) IS NULL", "42809"),
         ("SELECT combine(DISTINCT n) FROM v", "0A000"),
