@@ -26,6 +26,8 @@ use tidemill_stream::stream::{StreamDefinition, StreamId, StreamTable};
 use tidemill_stream::view::{View, ViewId, ViewTable};
 use tokio::sync::Notify;
 
+use crate::join::joining_views;
+
 pub use foreign::{
     ChildObject, ForeignServer, ForeignTable, ForeignTableColumn, ForeignTableObject,
     MULTI_TENANT_SERVER_OID, ServerObject, UserMappingObject,
@@ -302,11 +304,12 @@ impl Catalog {
             .collect()
     }
 
-    /// What can't be without a relation: the continuous views that read a stream, the views that name it.
+    /// What can't be without a relation: the continuous views that read a stream or join a table, the views that name it.
     pub fn dependents(&self, relation: &Relation) -> Vec<Relation> {
         let folding = match relation {
             Relation::Stream(stream) => self.readers(stream.id()),
-            Relation::View(_) | Relation::Table(_) | Relation::PlainView(_) | Relation::Foreign(_) => vec![],
+            Relation::Table(_) | Relation::Foreign(_) => joining_views(self, relation.name()),
+            Relation::View(_) | Relation::PlainView(_) => vec![],
         };
         let naming = self.plain_readers(relation.name()).into_iter().map(Relation::PlainView);
         folding.into_iter().map(Relation::View).chain(naming).collect()

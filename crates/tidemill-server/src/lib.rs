@@ -7,6 +7,7 @@ mod define;
 mod explain;
 mod http;
 mod insert;
+mod join;
 mod listen;
 mod memory;
 mod metrics;

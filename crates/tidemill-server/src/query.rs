@@ -104,6 +104,11 @@ impl Planner {
         Self { pushdown: Some(Pushdown::default()), ..self }
     }
 
+    /// What one query of the session may use.
+    pub fn memory_limit_bytes(&self) -> usize {
+        self.snapshots.session().settings.current().query_memory_limit_bytes
+    }
+
     /// The schemas that the session looks names up in.
     pub fn search_path(&self) -> &[String] {
         &self.vars.search_path

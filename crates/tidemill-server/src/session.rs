@@ -311,7 +311,10 @@ impl Session {
                 interrupt.guard(deadline, work).await?
             };
             match done {
-                Ok(outcome) => outcome.complete(wire),
+                Ok(outcome) => {
+                    self.warn_of_nodes(wire);
+                    outcome.complete(wire);
+                }
                 Err(error) => self.fail(wire, &error),
             }
             interrupt.forget_cancel();

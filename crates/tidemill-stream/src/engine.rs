@@ -247,6 +247,17 @@ impl Engine {
         self.shared.views.read().by_stream.get(&stream).is_some_and(|v| !v.is_empty())
     }
 
+    /// The views with joins that are to fold what is written to `stream`.
+    pub fn joining(&self, stream: StreamId, targets: Option<&[ViewId]>) -> Vec<Arc<View>> {
+        let views = self.shared.views.read();
+        views.targets(stream, targets).filter(|view| !view.joins().is_empty()).cloned().collect()
+    }
+
+    /// Which change of a state was the last.
+    pub fn version(&self, view: ViewId) -> Option<u64> {
+        self.shared.views.read().by_id.get(&view).map(|view| view.version())
+    }
+
     /// Writes all parts at one commit and returns when `level` is reached. Waits while the queue is full.
     pub async fn write(&self, parts: Vec<Part>, level: Level) -> Result<()> {
         self.submit(parts, level, None, || ()).await

@@ -7,7 +7,7 @@
 //!       StreamExec  ─┘
 //! ```
 //!
-//! Filters and projections are taken out of the physical plan and evaluated directly: a micro-batch costs what its
+//! Filters, projections and joins with rows that are no events (`join.rs`) are taken out of the physical plan and evaluated directly: a micro-batch costs what its
 //! expressions cost, no stream is polled and no operator keeps state between batches.
 
 use std::sync::Arc;
@@ -25,6 +25,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 
 use crate::error::{Error, unsupported};
+use crate::join::{Join, JoinStep, JoinedRows};
 use crate::stream::{ARRIVAL_COLUMN, StreamDefinition, StreamExec, StreamId};
 use crate::window::{self, Window};
 
@@ -49,11 +50,12 @@ pub struct Branch {
 pub enum Step {
     Filter { predicate: Arc<dyn PhysicalExpr>, columns: Option<Vec<usize>> },
     Project { expressions: Vec<Arc<dyn PhysicalExpr>>, schema: SchemaRef },
+    Join(JoinStep),
 }
 
 impl Front {
     /// Takes the front out of the plan below an aggregate, or of a whole plan without one. `None` if the plan has
-    /// nodes that are neither filter, projection, union nor a stream.
+    /// nodes that are neither filter, projection, join, union nor a stream.
     pub fn compile(plan: &Arc<dyn ExecutionPlan>) -> Option<Front> {
         let mut branches = Vec::new();
         collect(plan, &mut Vec::new(), &mut branches).then_some(Front { branches })
@@ -62,7 +64,14 @@ impl Front {
     /// Like [`Front::compile`], with an error that names the first node that does not belong in a front.
     pub fn try_compile(plan: &Arc<dyn ExecutionPlan>) -> Result<Front, Error> {
         Front::compile(plan).ok_or_else(|| {
-            unsupported(format!("a continuous view cannot have {} below its aggregates", foreign_node(plan)))
+            let node = foreign_node(plan);
+            match JoinStep::obstacle(node) {
+                Some(obstacle) => Error::Sql(obstacle),
+                None => {
+                    let name = node.name().trim_end_matches("Exec").to_lowercase();
+                    unsupported(format!("a continuous view cannot have {name} below its aggregates"))
+                }
+            }
         })
     }
 
@@ -84,6 +93,19 @@ impl Front {
         self
     }
 
+    /// The joins of all branches, each once.
+    pub fn joins(&self) -> Vec<Arc<Join>> {
+        let mut joins: Vec<Arc<Join>> = Vec::new();
+        for step in self.branches.iter().flat_map(|branch| &branch.steps) {
+            if let Step::Join(step) = step
+                && !joins.iter().any(|known| Arc::ptr_eq(known, &step.join))
+            {
+                joins.push(Arc::clone(&step.join));
+            }
+        }
+        joins
+    }
+
     /// Columns of `stream` that are read at all.
     pub fn columns_of(&self, stream: StreamId) -> impl Iterator<Item = usize> + '_ {
         self.branches.iter().filter(move |b| b.stream == stream).flat_map(|b| b.columns.iter().copied())
@@ -103,7 +125,8 @@ fn collect(plan: &Arc<dyn ExecutionPlan>, above: &mut Vec<Step>, out: &mut Vec<B
         });
         return true;
     }
-    if let Some((step, input)) = Step::compile(plan) {
+    let joined = || JoinStep::compile(plan).map(|(step, input)| (Step::Join(step), input));
+    if let Some((step, input)) = Step::compile(plan).or_else(joined) {
         above.push(step);
         let ok = collect(input, above, out);
         above.pop();
@@ -113,26 +136,24 @@ fn collect(plan: &Arc<dyn ExecutionPlan>, above: &mut Vec<Step>, out: &mut Vec<B
     is_union && plan.children().into_iter().all(|child| collect(child, above, out))
 }
 
-fn foreign_node(plan: &Arc<dyn ExecutionPlan>) -> String {
-    let known = plan.is::<StreamExec>()
-        || plan.is::<FilterExec>()
-        || plan.is::<ProjectionExec>()
+/// The first node on the way down that can't be in a front.
+fn foreign_node(plan: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
+    let is_known = plan.is::<StreamExec>()
+        || Step::compile(plan).is_some()
+        || JoinStep::compile(plan).is_some()
         || plan.is::<UnionExec>()
         || plan.is::<InterleaveExec>();
-    if !known {
-        return plan.name().trim_end_matches("Exec").to_lowercase();
+    let below = plan.children().into_iter().find(|child| Front::compile(child).is_none());
+    match below {
+        Some(below) if is_known => foreign_node(below),
+        _ => plan,
     }
-    plan.children()
-        .into_iter()
-        .filter(|c| Front::compile(c).is_none())
-        .map(foreign_node)
-        .next()
-        .unwrap_or_default()
 }
 
 impl Branch {
-    /// Runs the steps over a batch with all columns of the stream.
-    pub fn run(&self, events: &RecordBatch) -> Result<RecordBatch> {
+    /// Runs the steps over a batch with all columns of the stream. `joined` are the rows that these events join in the place
+    /// of the views' own.
+    pub fn run(&self, events: &RecordBatch, joined: &JoinedRows) -> Result<RecordBatch> {
         let mut columns: Vec<_> = self.columns.iter().map(|i| Arc::clone(events.column(*i))).collect();
         if let Some(window) = &self.window {
             columns.push(window.panes(events.column(ARRIVAL_COLUMN))?);
@@ -143,7 +164,7 @@ impl Branch {
                 // What remains is not evaluated, but the schema must be that of the last step.
                 return Ok(RecordBatch::new_empty(self.output_schema()));
             }
-            batch = step.run(&batch)?;
+            batch = step.run(&batch, joined)?;
         }
         Ok(batch)
     }
@@ -164,6 +185,7 @@ impl Branch {
                     pane = expressions.len() - 1;
                     *schema = window::append_pane(schema);
                 }
+                Step::Join(join) => pane = join.carry_pane(pane),
             }
         }
     }
@@ -187,6 +209,7 @@ impl Branch {
                     Arc::new(schema.project(columns).unwrap_or_else(|_| schema.as_ref().clone()))
                 }
                 Step::Project { schema, .. } => Arc::clone(schema),
+                Step::Join(join) => Arc::clone(join.schema()),
             };
         }
         schema
@@ -208,7 +231,7 @@ impl Step {
         Some((Step::Project { expressions, schema: project.schema() }, project.input()))
     }
 
-    /// The same with other expressions.
+    /// The same with other expressions; those of a join have no parameters.
     pub(crate) fn map(
         &self,
         change: impl Fn(&Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>>,
@@ -221,10 +244,11 @@ impl Step {
                 expressions: expressions.iter().map(change).collect::<Result<_>>()?,
                 schema: Arc::clone(schema),
             },
+            Step::Join(join) => Step::Join(join.clone()),
         })
     }
 
-    pub(crate) fn run(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+    pub(crate) fn run(&self, batch: &RecordBatch, joined: &JoinedRows) -> Result<RecordBatch> {
         match self {
             Step::Filter { predicate, columns } => {
                 let kept = predicate.evaluate(batch)?.into_array(batch.num_rows())?;
@@ -243,12 +267,17 @@ impl Step {
                     .collect::<Result<Vec<_>>>()?;
                 with_rows(schema, columns, rows)
             }
+            Step::Join(join) => join.run(batch, joined),
         }
     }
 }
 
 /// A batch whose row count is kept even if it has no columns (`SELECT count(*) FROM s`).
-fn with_rows(schema: &SchemaRef, columns: Vec<arrow::array::ArrayRef>, rows: usize) -> Result<RecordBatch> {
+pub(crate) fn with_rows(
+    schema: &SchemaRef,
+    columns: Vec<arrow::array::ArrayRef>,
+    rows: usize,
+) -> Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
 }

@@ -6,6 +6,7 @@ pub mod engine;
 pub mod error;
 pub mod fold;
 pub mod front;
+pub mod join;
 pub mod log;
 pub mod run;
 pub mod stream;

@@ -12,6 +12,7 @@ mod table;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use datafusion::physical_expr::PhysicalExpr;
@@ -19,6 +20,7 @@ use parking_lot::Mutex;
 
 use crate::engine::Running;
 use crate::fold::Fold;
+use crate::join::Join;
 use crate::ttl::{Alive, TimeToLive};
 use crate::view::lookup::KeyFilter;
 
@@ -27,10 +29,14 @@ pub use generic::GenericPlan;
 pub use plan::{ViewPlan, compile};
 pub use state::{Frozen, Layer, ViewState};
 pub use states::States;
+pub(crate) use states::key_hashes;
 pub use table::{ViewTable, as_view};
 
 /// A fold that has grown beyond this is not kept for the next group of writes.
 const SPARE_FOLD_BYTES_MAX: usize = 64 << 10;
+
+/// Unless a view says otherwise.
+pub const JOIN_REFRESH: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct ViewId(pub u32);
@@ -40,6 +46,10 @@ pub struct ViewId(pub u32);
 pub struct View {
     pub id: ViewId,
     pub plan: Arc<ViewPlan>,
+    /// The joins of its front.
+    joins: Vec<Arc<Join>>,
+    /// How old rows may be that events join and that are not kept here.
+    join_refresh: Mutex<Duration>,
     /// An inactive view is readable and skips what is written meanwhile.
     active: AtomicBool,
     pub(crate) state: Mutex<ViewState>,
@@ -52,6 +62,8 @@ pub struct View {
     buried_us: AtomicI64,
     /// Somebody has looked up keys: large parts of the state are worth an index.
     looked_up: AtomicBool,
+    /// How often the state has changed since the start.
+    changes: AtomicU64,
     pub stats: ViewStats,
 }
 
@@ -75,6 +87,8 @@ impl View {
         let state = Mutex::new(ViewState::new(Arc::clone(&plan.aggregation))?);
         Ok(Self {
             id,
+            joins: plan.front.joins(),
+            join_refresh: Mutex::new(JOIN_REFRESH),
             plan,
             active: AtomicBool::new(active),
             state,
@@ -83,6 +97,7 @@ impl View {
             time_to_live: Mutex::default(),
             buried_us: AtomicI64::new(i64::MIN),
             looked_up: AtomicBool::new(false),
+            changes: AtomicU64::new(0),
             stats: ViewStats::default(),
         })
     }
@@ -104,6 +119,7 @@ impl View {
     /// Merges the delta of a commit that is in the log. That it can't be merged is a fault of an aggregate, which a start
     /// meets again: the view goes on without it there too.
     pub(crate) fn apply(&self, delta: &States) {
+        self.note_change();
         let started = std::time::Instant::now();
         let applied = self.state.lock().apply(delta);
         self.stats.deltas.fetch_add(1, Ordering::Relaxed);
@@ -116,8 +132,29 @@ impl View {
         }
     }
 
+    /// Before those who wrote are answered: what has the same version has the same rows.
+    pub(crate) fn note_change(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    pub fn version(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
     pub fn is_active(&self) -> bool {
         self.active.load(Ordering::Acquire)
+    }
+
+    pub fn joins(&self) -> &[Arc<Join>] {
+        &self.joins
+    }
+
+    pub fn join_refresh(&self) -> Duration {
+        *self.join_refresh.lock()
+    }
+
+    pub fn set_join_refresh(&self, join_refresh: Duration) {
+        *self.join_refresh.lock() = join_refresh;
     }
 
     pub fn time_to_live(&self) -> Option<TimeToLive> {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow::datatypes::{Field, Schema};
 use datafusion::catalog::TableProvider;
 use datafusion::execution::session_state::SessionState;
-use sqlparser::ast::{Query, Spanned};
-use tidemill_sql::name::resolve;
+use sqlparser::ast::{self, Query, Spanned};
+use tidemill_sql::name::{resolve, split_nodes};
 use tidemill_sql::parse::parse_query;
 use tidemill_sql::planner::{self, display_name, plan_error, vars};
 use tidemill_sql::relation::{infer_columns, relations};
@@ -18,6 +18,7 @@ use tidemill_stream::view::{View, ViewId, ViewTable, compile};
 
 use super::{check_columns, exists, option, plain_view, public, skipped};
 use crate::catalog::{Change, ContinuousView, Relation, Stream, StreamObject, ViewObject, ViewOptions};
+use crate::join;
 use crate::pg::wire_error::Notice;
 use crate::query::Planner;
 use crate::server::Server;
@@ -76,7 +77,7 @@ pub async fn create_view(planner: &Planner, create: CreateView, step_factor: u8)
             Ok(()) => keep_view(planner, view, replaced, &streams).await,
             Err(error) => Err(error),
         },
-        Err(error) => Err(located(error, &create.query_text, create.query_offset, &server.defining)),
+        Err(error) => Err(located(error, &create.query_text, create.query_offset, server)),
     };
     if let Err(error) = kept {
         for (name, relation) in before {
@@ -117,15 +118,22 @@ pub async fn plan_view(
     let view = Arc::new(view);
     let table = Arc::new(ViewTable::new(Arc::clone(&view), schema));
     view.set_time_to_live(option::time_to_live(&object.options.written, &table)?);
+    view.set_join_refresh(option::join_refresh(&object.options.written)?);
     Ok(ContinuousView { oid, object, view, table })
 }
 
 /// An error of a plan that cannot be a view's, which has no place, as one of the part of the query that is the cause.
-fn located(error: SqlError, query: &str, offset: usize, session: &SessionState) -> SqlError {
+fn located(error: SqlError, query: &str, offset: usize, server: &Server) -> SqlError {
     if error.state != SqlState::FEATURE_NOT_SUPPORTED || error.position.is_some() {
         return error;
     }
-    let obstacle = parse_query(query).ok().and_then(|parsed| planner::view_obstacle(&parsed, query, session));
+    let is_stream = |name: &ast::ObjectName| {
+        let name = resolve(name, 0).ok();
+        let name = name.as_ref().and_then(|name| public(name).ok());
+        name.is_some_and(|name| server.catalog.stream(name).is_some())
+    };
+    let find = |parsed: Box<Query>| planner::view_obstacle(&parsed, query, &server.defining, &is_stream);
+    let obstacle = parse_query(query).ok().and_then(find);
     obstacle.map_or(error, |obstacle| obstacle.moved_by(offset))
 }
 
@@ -150,6 +158,7 @@ async fn keep_view(
             text: Some(text),
         }));
     }
+    join::load(planner, &view.view).await?;
     let view = Arc::new(view);
     changes.push(Change::PutView(view.oid, &view.object));
     engine.add_view(Arc::clone(&view.view));
@@ -203,7 +212,7 @@ fn read_streams(server: &Server, create: &CreateView) -> Result<Vec<(u32, Stream
     let mut streams = Vec::new();
     for name in names {
         let name = resolve(&name, name.span().start.column.max(1) as usize)?;
-        let plain = public(&name)?;
+        let plain = split_nodes(public(&name)?).0;
         match server.catalog.get(plain) {
             Some(Relation::Stream(stream)) if stream.object.declared => {}
             Some(Relation::Stream(stream)) if single => {
@@ -218,14 +227,15 @@ fn read_streams(server: &Server, create: &CreateView) -> Result<Vec<(u32, Stream
                 }
             }
             Some(Relation::Stream(_)) => {}
-            Some(other @ (Relation::Table(_) | Relation::Foreign(_))) => {
+            Some(other @ (Relation::Table(_) | Relation::Foreign(_))) if single => {
                 return Err(SqlError::unsupported(format!(
                     "\"{plain}\" is a {}, not a stream",
                     other.kind()
                 ))
                 .with_position(name.position)
-                .with_hint("Join the view with the table when you read it."));
+                .with_hint("A continuous view joins it with a stream."));
             }
+            Some(Relation::Table(_) | Relation::Foreign(_)) => {}
             Some(other @ (Relation::View(_) | Relation::PlainView(_))) => {
                 let message = format!("\"{plain}\" is a {}, not a stream", other.kind());
                 return Err(SqlError::unsupported(message)

@@ -21,6 +21,7 @@ use crate::catalog::{
     Catalog, Change, ChildObject, ForeignTable, ForeignTableColumn, ForeignTableObject,
     MULTI_TENANT_SERVER_OID, Relation, TableColumn,
 };
+use crate::join;
 use crate::pg::wire_error::Notice;
 use crate::query::Planner;
 use crate::tables::{SCHEMA, SCHEMAS};
@@ -163,7 +164,11 @@ pub async fn alter(
         notices.extend(change(wrapper, &mut object, action)?);
     }
     install(catalog, table.oid, &object);
-    let kept = match plain_view::check_readers(planner, plain).await {
+    let checked = match join::check_readers(&planner.server, plain).await {
+        Ok(()) => plain_view::check_readers(planner, plain).await,
+        Err(error) => Err(error),
+    };
+    let kept = match checked {
         Ok(()) => catalog.persist(&[Change::PutForeignTable(table.oid, &object)]),
         Err(error) => Err(error),
     };

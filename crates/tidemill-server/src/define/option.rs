@@ -1,11 +1,13 @@
 //! `WITH (…)` of a continuous view: what there is, sliding window, time to live, unique key.
 
+use std::time::Duration;
+
 use tidemill_sql::planner::closest;
 use tidemill_sql::statement::ViewOption;
 use tidemill_sql::text::parse_interval;
 use tidemill_sql::{Result, SqlError, SqlState};
 use tidemill_stream::ttl::{TimeToLive, is_time};
-use tidemill_stream::view::ViewTable;
+use tidemill_stream::view::{JOIN_REFRESH, ViewTable};
 use tidemill_stream::window::Window;
 
 /// Percent of the window that a pane is, unless the view says otherwise.
@@ -24,7 +26,7 @@ enum Support {
 }
 
 /// The options of PipelineDB's views and our own.
-const OPTIONS: [(&str, Support); 16] = [
+const OPTIONS: [(&str, Support); 17] = [
     ("action", Support::Yes),
     ("sw", Support::Yes),
     ("max_age", Support::Yes),
@@ -32,6 +34,7 @@ const OPTIONS: [(&str, Support); 16] = [
     ("ttl", Support::Yes),
     ("ttl_column", Support::Yes),
     ("pk", Support::Yes),
+    ("join_refresh", Support::Yes),
     ("fillfactor", Support::NoEffect),
     ("tablespace", Support::NoEffect),
     ("sw_column", Support::No),
@@ -119,7 +122,7 @@ pub fn check(options: &[ViewOption], has_clause: bool) -> Result<()> {
             let message = format!("parameter \"{}\" specified more than once", option.name);
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).with_position(option.position));
         }
-        if let "sw" | "max_age" | "step_factor" | "ttl" = option.name.as_str() {
+        if let "sw" | "max_age" | "step_factor" | "ttl" | "join_refresh" = option.name.as_str() {
             parse_one(&option.name, option.value.as_deref().unwrap_or_default())
                 .map_err(|e| e.with_position(option.position))?;
         }
@@ -183,6 +186,14 @@ pub fn time_to_live(options: &[(String, String)], table: &ViewTable) -> Result<O
         |wanted: &str| options.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
     let (Some(ttl), Some(column)) = (value("ttl"), value("ttl_column")) else { return Ok(None) };
     Ok(Some(TimeToLive { column: time_column(table, column)?, us: parse_one("ttl", ttl)? }))
+}
+
+/// How old rows of other servers may be that events join.
+pub fn join_refresh(options: &[(String, String)]) -> Result<Duration> {
+    match options.iter().find(|(name, _)| name == "join_refresh") {
+        Some((name, value)) => Ok(Duration::from_micros(parse_one(name, value)?.unsigned_abs())),
+        None => Ok(JOIN_REFRESH),
+    }
 }
 
 /// The column of the view's groups, or of its rows, that has their time.

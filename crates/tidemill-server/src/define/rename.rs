@@ -10,6 +10,7 @@ use crate::catalog::{
     Change, ContinuousView, ForeignTable, ForeignTableObject, PlainView, PlainViewObject, Relation,
     ViewObject,
 };
+use crate::join;
 use crate::pg::wire_error::Notice;
 use crate::query::Planner;
 
@@ -59,6 +60,13 @@ pub(super) async fn rename(planner: &Planner, view: Relation, to: &str) -> Resul
             Relation::PlainView(Arc::new(PlainView::new(view.oid, object)?))
         }
         Relation::Foreign(table) => {
+            if let Some(reader) = join::joining_views(catalog, &from).first() {
+                let message = format!("cannot rename \"{from}\", which a continuous view joins by that name");
+                return Err(SqlError::unsupported(message).with_hint(format!(
+                    "Drop continuous view \"{}\" and create it again.",
+                    reader.object.name
+                )));
+            }
             let object = ForeignTableObject { name: to.into(), ..table.object.clone() };
             Relation::Foreign(Arc::new(ForeignTable::new(table.oid, object)))
         }

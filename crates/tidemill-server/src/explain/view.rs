@@ -1,12 +1,17 @@
 //! EXPLAIN CONTINUOUS VIEW: what happens to an event, what is kept, and what happens at a read.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use datafusion::catalog::TableProvider;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
 use tidemill_sql::Result;
+use tidemill_sql::name::split_nodes;
 use tidemill_sql::statement::ExplainOptions;
 use tidemill_sql::types::Type;
 use tidemill_stream::front::{Branch, Step};
+use tidemill_stream::join::{Join, Kind};
 
 use super::Explain;
 use super::expression::{aggregate, text, texts};
@@ -96,12 +101,51 @@ fn front(catalog: &Catalog, branch: &Branch, verbose: bool, lines: &mut Vec<Stri
             lines.push(format!("    Columns: {}", columns.join(", ")));
         }
     }
-    for step in branch.steps() {
+    for (i, step) in branch.steps().iter().enumerate() {
+        let before = i.checked_sub(1).and_then(|before| branch.steps().get(before));
         match step {
             Step::Filter { predicate, .. } => lines.push(format!("    Filter: {}", text(predicate))),
             Step::Project { expressions, .. } => lines.push(format!("    Output: {}", texts(expressions))),
+            Step::Join(step) => join(&step.join, before, lines),
         }
     }
+}
+
+/// The expression behind a column that the step before has computed.
+fn computed(expr: &Arc<dyn PhysicalExpr>, before: Option<&Step>) -> Arc<dyn PhysicalExpr> {
+    let column = expr.downcast_ref::<Column>();
+    let found = column.zip(before).and_then(|(column, step)| match step {
+        Step::Project { expressions, .. } => expressions.get(column.index()),
+        Step::Filter { .. } | Step::Join(_) => None,
+    });
+    // Another column has a name that says less.
+    Arc::clone(found.filter(|found| !found.is::<Column>()).unwrap_or(expr))
+}
+
+/// `before` is the step before it.
+fn join(join: &Join, before: Option<&Step>, lines: &mut Vec<String>) {
+    let kind = match join.kind {
+        Kind::Inner => "Join",
+        Kind::Left => "Left Join",
+        Kind::Semi => "Semi Join",
+        Kind::Anti => "Anti Join",
+        Kind::Mark => "Mark Join",
+    };
+    let relations: Vec<_> = join.joined.relations.iter().map(|name| split_nodes(name).0).collect();
+    lines.push(format!("    {kind} with {}", relations.join(", ")));
+    let keys = join.keys().iter().map(|(event, row)| {
+        format!("{} = {}", text(&computed(event, before)), text(&computed(row, join.prepared())))
+    });
+    let conditions: Vec<_> = keys.chain(join.conditions().map(text)).collect();
+    if !conditions.is_empty() {
+        lines.push(format!("      Join Cond: {}", conditions.join(" AND ")));
+    }
+    lines.push(match join.loaded() {
+        Some(loaded) => {
+            format!("      Rows: {}, {} bytes of memory", loaded.row_count(), loaded.memory_bytes())
+        }
+        None => "      Rows: not read yet".into(),
+    });
 }
 
 /// Since the server started.

@@ -16,6 +16,7 @@ use tidemill_sql::text::Context;
 use tidemill_sql::types::Type;
 use tidemill_sql::{Result, SqlError, SqlState, parse};
 use tidemill_stream::engine::WriteSet;
+use tidemill_stream::join::JoinedRows;
 use tidemill_stream::view::ViewId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -26,6 +27,7 @@ use super::{Session, Transaction};
 use crate::catalog::Relation;
 use crate::define::public;
 use crate::insert::{Fill, Target, rows_of};
+use crate::join::Joining;
 use crate::pg::backend;
 use crate::pg::frontend::Frontend;
 use tidemill_sql::copy::{CopyColumn, CopyDecoder, CopyEncoder, CopyFormat};
@@ -49,6 +51,9 @@ impl Session {
     async fn copy_in(&mut self, wire: &mut Wire, copy: Copy) -> Step<Outcome> {
         attempt!(self.refuse_read_only("COPY FROM"));
         let mut loading = attempt!(self.loading(&copy).await);
+        if let Some(joining) = self.joining(&loading.target, loading.targets.clone()) {
+            loading.joining = Some(attempt!(self.join(joining).await));
+        }
         match &copy.endpoint {
             // As in PostgreSQL, whose processes live in the data directory.
             CopyEndpoint::File(path) => attempt!(loading.read(&self.server.config.data_dir.join(path)).await),
@@ -64,6 +69,8 @@ impl Session {
             attempt!(self.end_writing(writing.as_ref()).await);
             return Ok(Ok(Outcome::Tag(format!("COPY {rows}"))));
         }
+        self.missing
+            .extend(loading.joining.iter_mut().flat_map(|joining| std::mem::take(&mut joining.warnings)));
         let (set, rows) = attempt!(loading.finish());
         let server = Arc::clone(&self.server);
         let level = self.level_of(&target);
@@ -141,6 +148,7 @@ impl Session {
                 _ => Some(2),
             },
             set: self.server.engine.begin(visible),
+            joining: None,
             writing,
             waiting: Vec::new(),
         })
@@ -230,6 +238,8 @@ struct Loading {
     /// The line of the first row; `None` in CSV, where a row may have several.
     first_line: Option<u64>,
     set: WriteSet,
+    /// If the events are joined with something.
+    joining: Option<Joining>,
     /// For a foreign table, instead of the set; and the rows that it is to take next.
     writing: Option<Writing>,
     waiting: Vec<RecordBatch>,
@@ -268,7 +278,11 @@ impl Loading {
             return Ok(());
         }
         stream.count(events.num_rows(), events.get_array_memory_size());
-        self.set.add(stream.id(), self.targets.as_deref(), &events).map_err(|e| e.into_sql(plan_error))
+        let none = JoinedRows::default();
+        let joined = self.joining.as_ref().map_or(&none, Joining::rows);
+        self.set
+            .add_joining(stream.id(), self.targets.as_deref(), &events, joined)
+            .map_err(|e| e.into_sql(plan_error))
     }
 
     /// Passes what waits on to the servers.
@@ -281,6 +295,10 @@ impl Loading {
     }
 
     async fn take(&mut self, bytes: &[u8]) -> Result<()> {
+        // A long COPY joins what the tables hold while it runs.
+        if let Some(joining) = &mut self.joining {
+            joining.refresh().await?;
+        }
         self.push(bytes)?;
         self.pass_on().await
     }

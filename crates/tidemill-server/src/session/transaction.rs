@@ -8,7 +8,7 @@ use tidemill_sql::planner::plan_error;
 use tidemill_sql::statement::Statement;
 use tidemill_sql::{Result, SqlError, SqlState};
 use tidemill_stream::engine::{Engine, Level, WriteSet, Written};
-use tidemill_stream::view::Snapshot;
+use tidemill_stream::view::{Snapshot, ViewId};
 
 use super::Session;
 use super::extended::Portal;
@@ -69,6 +69,11 @@ impl Work {
         if let Some(table) = target.table() {
             self.tables.entry(table.oid).or_insert_with(|| Arc::clone(table));
         }
+    }
+
+    /// What was written to and is kept here.
+    pub(super) fn tables(&self) -> Vec<ViewId> {
+        self.tables.values().map(|table| table.id()).collect()
     }
 
     /// Where the next write to a foreign server goes.

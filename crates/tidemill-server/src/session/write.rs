@@ -16,6 +16,8 @@ use tidemill_sql::planner::{plan_error, vars};
 use tidemill_sql::types::Type;
 use tidemill_sql::{Result, SqlError, SqlState};
 use tidemill_stream::engine::Part;
+use tidemill_stream::join::JoinedRows;
+use tidemill_stream::view::ViewId;
 
 use super::execute::Outcome;
 use super::foreign::Answer;
@@ -23,6 +25,7 @@ use super::interrupt::Shield;
 use super::traced::Trace;
 use super::{Session, Transaction};
 use crate::insert::{Assign, Fill, InsertPlan, Parameter, Target, is_readable, position_of_item};
+use crate::join::Joining;
 
 impl Session {
     /// The plan of an INSERT that needs no planner.
@@ -80,11 +83,18 @@ impl Session {
         let (rows, stream) = (events.num_rows(), target.stream());
         stream.count(rows, events.get_array_memory_size());
         let targets = self.targets_of(target)?;
+        let joining = match self.joining(target, targets.clone()) {
+            Some(joining) => Some(Box::pin(self.join(joining)).await?),
+            None => None,
+        };
         let (server, level) = (Arc::clone(&self.server), self.level_of(target));
         match self.work() {
             Some(work) => {
                 let set = work.set(&server.engine);
-                set.add(stream.id(), targets.as_deref(), &events).map_err(|e| e.into_sql(plan_error))?;
+                let none = JoinedRows::default();
+                let joined = joining.as_ref().map_or(&none, Joining::rows);
+                set.add_joining(stream.id(), targets.as_deref(), &events, joined)
+                    .map_err(|e| e.into_sql(plan_error))?;
                 work.note(target);
                 self.check_written()?;
             }
@@ -100,6 +110,29 @@ impl Session {
             }
         }
         Ok(rows)
+    }
+
+    /// For a stream whose events are joined with something.
+    pub(super) fn joining(&self, target: &Target, targets: Option<Arc<[ViewId]>>) -> Option<Joining> {
+        match target {
+            Target::Stream(stream) => {
+                Joining::begin(&self.server.engine, stream.id(), targets, || self.planning())
+            }
+            Target::Table(_) | Target::Foreign(_) => None,
+        }
+    }
+
+    /// What is joined is read, with what the transaction has written.
+    pub(super) async fn join(&mut self, mut joining: Joining) -> Result<Joining> {
+        if let Some(work) = self.work() {
+            let tables = work.tables();
+            if !tables.is_empty() {
+                joining.see(&tables, || work.reads()).await?;
+            }
+        }
+        joining.refresh().await?;
+        self.missing.append(&mut joining.warnings);
+        Ok(joining)
     }
 
     /// The states that a transaction has folded wait in memory for its end.

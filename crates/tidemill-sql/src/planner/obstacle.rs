@@ -1,9 +1,9 @@
 //! What of a query a continuous view cannot have, and where that stands. The plan decides whether a query can be one; it
 //! has lost the places, so they are looked for in the tree.
 //!
-//! A view does one layer of a query at each event (filters, projections, UNION ALL), keeps the states of the aggregate
-//! above it, and does what is above that when it is read. So it can have neither two sides to join, nor an aggregate over
-//! something that is done when the view is read.
+//! A view does one layer of a query at each event (filters, projections, joins with tables, UNION ALL), keeps the states of
+//! the aggregate above it, and does what is above that when it is read. So it can have neither a stream on both sides of a
+//! join, nor a join or an aggregate over something that is done when the view is read.
 
 use std::ops::ControlFlow;
 
@@ -20,17 +20,31 @@ use crate::function::registry;
 use crate::walk::{walk, walk_expressions};
 
 /// The first thing in a query that a continuous view cannot have; positions are those of the query's text.
-pub fn view_obstacle(query: &Query, text: &str, state: &SessionState) -> Option<SqlError> {
+pub fn view_obstacle(
+    query: &Query,
+    text: &str,
+    state: &SessionState,
+    is_stream: &dyn Fn(&ast::ObjectName) -> bool,
+) -> Option<SqlError> {
     let is_aggregate = |name: &str| state.aggregate_functions().contains_key(name);
-    let mut search = Search { text: Text::new(text), is_aggregate: &is_aggregate, defined: vec![] };
+    let mut search =
+        Search { text: Text::new(text), is_aggregate: &is_aggregate, is_stream, defined: vec![] };
     search.query(query).err()
 }
 
 struct Search<'a> {
     text: Text<'a>,
     is_aggregate: &'a dyn Fn(&str) -> bool,
-    /// The names of WITH clauses around, and what is done last in their queries.
-    defined: Vec<(String, Option<Layer>)>,
+    is_stream: &'a dyn Fn(&ast::ObjectName) -> bool,
+    /// The queries of the WITH clauses around.
+    defined: Vec<Defined>,
+}
+
+struct Defined {
+    name: String,
+    /// What it does last.
+    last: Option<Layer>,
+    reads_stream: bool,
 }
 
 /// What a query does last and not event by event.
@@ -73,8 +87,9 @@ impl Search<'_> {
                 let at = place::of_span(cte.alias.name.span).0;
                 return Err(located("WITH RECURSIVE in a continuous view is not supported yet", hint, at));
             }
-            let last = self.query(&cte.query)?;
-            self.defined.push((name, last));
+            let reads_stream = self.reads_stream(&cte.query);
+            let last = if reads_stream { self.query(&cte.query)? } else { None };
+            self.defined.push(Defined { name, last, reads_stream });
         }
         let body = self.body(&query.body)?;
         self.defined.truncate(outer);
@@ -128,16 +143,20 @@ impl Search<'_> {
 
     fn select(&mut self, select: &Select) -> Result<Option<Layer>> {
         let source = self.from(select)?;
-        select.selection.iter().try_for_each(|condition| no_subquery(condition, "WHERE"))?;
+        select.selection.iter().try_for_each(|condition| self.no_stream_in(condition, "WHERE"))?;
         let projected = || select.projection.iter().filter_map(projected);
-        projected().try_for_each(|expr| no_subquery(expr, "the select list"))?;
+        let aggregate = self.aggregate(select);
+        let select_list = "the select list";
+        projected().try_for_each(|expr| match aggregate {
+            Some(_) => no_subquery(expr, select_list),
+            None => self.no_stream_in(expr, select_list),
+        })?;
         if let ast::GroupByExpr::Expressions(exprs, _) = &select.group_by {
             exprs.iter().try_for_each(|expr| self.no_grouping_set(expr))?;
-            exprs.iter().try_for_each(|expr| no_subquery(expr, "GROUP BY"))?;
+            exprs.iter().try_for_each(|expr| self.no_stream_in(expr, "GROUP BY"))?;
         }
         select.having.iter().try_for_each(|condition| no_subquery(condition, "HAVING"))?;
         let mut last = source;
-        let aggregate = self.aggregate(select);
         for layer in aggregate.into_iter().chain(distinct(select)) {
             if let Some(inner) = last {
                 return Err(inner.refused_under(layer.what));
@@ -148,31 +167,76 @@ impl Search<'_> {
         Ok(above.or(last))
     }
 
-    /// What the one relation of a FROM clause does last.
+    /// What the stream of a FROM clause does last.
     fn from(&mut self, select: &Select) -> Result<Option<Layer>> {
         let Some((first, others)) = select.from.split_first() else {
             let at = place::of_span(select.select_token.0.span).0;
             let message = "SELECT without FROM in a continuous view is not supported yet";
             return Err(located(message, ONLY_STREAMS, at));
         };
-        let joined = others.first().map(|from| &from.relation);
-        self.relation(&first.relation, first.joins.first().map(|join| &join.relation).or(joined))
+        let others = others.iter().flat_map(|from| {
+            let joined = from.joins.iter().map(|join| (&join.relation, Some(&join.join_operator)));
+            std::iter::once((&from.relation, None)).chain(joined)
+        });
+        let joined = first.joins.iter().map(|join| (&join.relation, Some(&join.join_operator)));
+        self.joined(&first.relation, joined.chain(others))
     }
 
-    fn relation(&mut self, factor: &TableFactor, joined: Option<&TableFactor>) -> Result<Option<Layer>> {
-        if let Some(other) = joined {
-            let hint = "Make a continuous view of each side, and join them in the query that reads them.";
-            let at = place::of_span(other.span()).0;
-            return Err(located("joins in a continuous view are not supported yet", hint, at));
+    fn joined<'q>(
+        &mut self,
+        first: &'q TableFactor,
+        others: impl Iterator<Item = (&'q TableFactor, Option<&'q ast::JoinOperator>)>,
+    ) -> Result<Option<Layer>> {
+        let mut others = others.peekable();
+        if others.peek().is_none() {
+            return self.relation(first);
         }
+        let mut last = self.side(first)?;
+        let mut has_stream = self.factor_reads_stream(first);
+        for (factor, operator) in others {
+            let (reads, at) = (self.factor_reads_stream(factor), place::of_span(factor.span()).0);
+            if reads && has_stream {
+                let hint =
+                    "Make a continuous view of each stream, and join them in the query that reads them.";
+                let message = "joins of streams are not supported in a continuous view yet";
+                return Err(located(message, hint, at));
+            }
+            last = last.or(self.side(factor)?);
+            if let Some(layer) = last {
+                return Err(layer.refused_under("a join"));
+            }
+            use ast::JoinOperator::{FullOuter, Left, LeftOuter, Right, RightOuter};
+            let word = match operator {
+                Some(FullOuter(_)) => Some("FULL JOIN"),
+                Some(Left(_) | LeftOuter(_)) if reads => Some("LEFT JOIN with a stream on its right"),
+                Some(Right(_) | RightOuter(_)) if has_stream => Some("RIGHT JOIN with a stream on its left"),
+                _ => None,
+            };
+            if let Some(word) = word {
+                let message = format!("{word} in a continuous view is not supported");
+                let hint = "Rows of a table that no event joins can't be kept; events without a row can: stream LEFT JOIN table.";
+                return Err(located(message, hint, at));
+            }
+            has_stream |= reads;
+        }
+        Ok(None)
+    }
+
+    /// Of a relation that is joined: what reads no stream may do anything.
+    fn side(&mut self, factor: &TableFactor) -> Result<Option<Layer>> {
+        if self.factor_reads_stream(factor) { self.relation(factor) } else { Ok(None) }
+    }
+
+    fn relation(&mut self, factor: &TableFactor) -> Result<Option<Layer>> {
         match factor {
             TableFactor::Table { name, args: None, .. } => {
-                let known = self.defined.iter().rev().find(|(defined, _)| is_named(name, defined));
-                Ok(known.and_then(|(_, last)| *last))
+                let known = self.defined.iter().rev().find(|defined| is_named(name, &defined.name));
+                Ok(known.and_then(|defined| defined.last))
             }
             TableFactor::Derived { subquery, .. } => self.query(subquery),
             TableFactor::NestedJoin { table_with_joins: nested, .. } => {
-                self.relation(&nested.relation, nested.joins.first().map(|join| &join.relation))
+                let joined = nested.joins.iter().map(|join| (&join.relation, Some(&join.join_operator)));
+                self.joined(&nested.relation, joined)
             }
             other => {
                 let at = place::of_span(other.span()).0;
@@ -180,6 +244,35 @@ impl Search<'_> {
                 Err(located(message, "Call the function in the select list.", at))
             }
         }
+    }
+
+    fn reads_stream(&self, query: &Query) -> bool {
+        crate::relation::relations(query).iter().any(|name| self.is_stream_name(name))
+    }
+
+    fn is_stream_name(&self, name: &ast::ObjectName) -> bool {
+        match self.defined.iter().rev().find(|defined| is_named(name, &defined.name)) {
+            Some(defined) => defined.reads_stream,
+            None => (self.is_stream)(name),
+        }
+    }
+
+    fn factor_reads_stream(&self, factor: &TableFactor) -> bool {
+        match factor {
+            TableFactor::Table { name, args: None, .. } => self.is_stream_name(name),
+            TableFactor::Derived { subquery, .. } => self.reads_stream(subquery),
+            TableFactor::NestedJoin { table_with_joins: nested, .. } => {
+                let joined = nested.joins.iter().map(|join| &join.relation);
+                std::iter::once(&nested.relation).chain(joined).any(|factor| self.factor_reads_stream(factor))
+            }
+            _ => false,
+        }
+    }
+
+    /// Subqueries over tables are joins; those over streams would be joins of streams.
+    fn no_stream_in(&self, expr: &Expr, clause: &str) -> Result<()> {
+        let reads = subqueries(expr).iter().any(|query| self.reads_stream(query));
+        if reads { no_subquery(expr, clause) } else { Ok(()) }
     }
 
     fn no_grouping_set(&self, expr: &Expr) -> Result<()> {
@@ -267,6 +360,21 @@ fn distinct(select: &Select) -> Option<Layer> {
     select.distinct.as_ref().map(|_| Layer { what: "DISTINCT", at })
 }
 
+fn subqueries(expr: &Expr) -> Vec<Query> {
+    struct All(Vec<Query>);
+    impl Visitor for All {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+            self.0.push(query.clone());
+            ControlFlow::Continue(())
+        }
+    }
+    let mut all = All(vec![]);
+    let _ = walk(expr, &mut all);
+    all.0
+}
+
 /// A view's expressions are over one event, or over its aggregates.
 fn no_subquery(expr: &Expr, clause: &str) -> Result<()> {
     struct First;
@@ -283,77 +391,5 @@ fn no_subquery(expr: &Expr, clause: &str) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::parse::parse_query;
-    use crate::planner::session_state_builder;
-
-    /// The message, and the text from its place on.
-    fn obstacle(sql: &str) -> Option<(String, String)> {
-        let state = session_state_builder().build();
-        let error = view_obstacle(&parse_query(sql).unwrap(), sql, &state)?;
-        assert_eq!(error.state.0, "0A000", "{sql}");
-        assert!(error.hint.is_some(), "{sql}");
-        let at = error.position.map_or(sql.len(), |position| position - 1);
-        Some((error.message.clone(), sql[at..].to_string()))
-    }
-
-    #[test]
-    fn an_obstacle_has_a_place() {
-        for (sql, message, at) in [
-            ("SELECT count(*) FROM a JOIN b ON a.k = b.k", "joins in", "b ON a.k"),
-            ("SELECT count(*) FROM a, b", "joins in", "b"),
-            ("SELECT count(*) FROM (a CROSS JOIN b)", "joins in", "b)"),
-            ("SELECT k FROM a WHERE k IN (SELECT 1)", "subqueries in WHERE", "SELECT 1)"),
-            ("SELECT k FROM a WHERE EXISTS (SELECT 1)", "subqueries in WHERE", "SELECT 1)"),
-            ("SELECT (SELECT 1) FROM a", "subqueries in the select list", "SELECT 1)"),
-            ("SELECT count(*) FROM a HAVING count(*) > (SELECT 1)", "subqueries in HAVING", "SELECT 1)"),
-            ("SELECT k FROM a GROUP BY RollUp (k)", "GROUP BY ROLLUP in", "RollUp (k)"),
-            (
-                "SELECT k FROM a GROUP BY GROUPING SETS ((), (k))",
-                "GROUP BY GROUPING SETS in",
-                "GROUPING SETS (",
-            ),
-            (
-                "SELECT max(c) FROM (SELECT count(*) c FROM a) t",
-                "an aggregate over an aggregate",
-                "count(*) c",
-            ),
-            ("SELECT DISTINCT k FROM (SELECT k FROM a GROUP BY k) t", "DISTINCT over an aggregate", "k) t"),
-            (
-                "WITH t AS (SELECT k FROM a LIMIT 3) SELECT max(k) FROM t",
-                "an aggregate over LIMIT",
-                "3) SELECT",
-            ),
-            (
-                "SELECT max(n) FROM (SELECT rank() OVER () n FROM a) t",
-                "an aggregate over a window function",
-                "rank()",
-            ),
-            (
-                "SELECT count(*) FROM a UNION ALL SELECT count(*) FROM b",
-                "UNION ALL over an aggregate",
-                "count(*) FROM a",
-            ),
-            ("SELECT k FROM a EXCEPT SELECT k FROM b", "EXCEPT in", "EXCEPT SELECT"),
-            ("WITH RECURSIVE t AS (SELECT k FROM a UNION SELECT k FROM t) TABLE t", "WITH RECURSIVE", "t AS"),
-        ] {
-            let (found, place) = obstacle(sql).unwrap();
-            assert!(found.starts_with(message), "{sql}: {found}");
-            assert!(place.starts_with(at), "{sql}: {place}");
-        }
-    }
-
-    #[test]
-    fn what_a_view_can_have_is_no_obstacle() {
-        for sql in [
-            "SELECT k, count(*) FROM a GROUP BY k HAVING count(*) > 1 ORDER BY 2 LIMIT 3",
-            "WITH t AS (SELECT k FROM a UNION ALL SELECT k FROM a) SELECT sum(k) FROM (SELECT * FROM t) u",
-            "SELECT k FROM a UNION SELECT k FROM b UNION SELECT k FROM c",
-            "SELECT rank() OVER (ORDER BY k), unnest(ARRAY[k]) FROM a",
-            "SELECT DISTINCT ON (k) k, x FROM a ORDER BY k, x",
-        ] {
-            assert_eq!(obstacle(sql), None, "{sql}");
-        }
-    }
-}
+#[path = "obstacle_tests.rs"]
+mod tests;

@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 use tidemill_sql::planner;
 use tidemill_sql::types::{Scalar, Type};
 use tidemill_stream::fold::Fold;
+use tidemill_stream::join::JoinedRows;
 use tidemill_stream::stream::{StreamDefinition, StreamId, StreamTable};
 use tidemill_stream::view::{self, ViewPlan};
 use tokio::runtime::Runtime;
@@ -80,7 +81,8 @@ impl Case {
         let mut fold = Fold::new(aggregation).unwrap();
         for batch in &self.batches {
             for branch in &front.branches {
-                let input = aggregation.evaluate(&branch.run(batch).unwrap()).unwrap();
+                let input =
+                    aggregation.evaluate(&branch.run(batch, &JoinedRows::default()).unwrap()).unwrap();
                 fold.update(aggregation, &input).unwrap();
             }
         }

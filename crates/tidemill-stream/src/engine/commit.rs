@@ -291,6 +291,7 @@ impl Committer {
         {
             let gate = self.shared.gate.lock();
             for view in emptied.iter().filter_map(|id| self.shared.view(*id)) {
+                view.note_change();
                 let mut state = view.state.lock();
                 self.shared.maintenance.retire(state.runs().iter().cloned());
                 if let Err(error) = state.clear() {
@@ -299,7 +300,10 @@ impl Committer {
             }
             for (id, runs) in runs {
                 match self.shared.view(id) {
-                    Some(view) => runs.into_iter().for_each(|run| view.state.lock().add_run(run)),
+                    Some(view) => {
+                        view.note_change();
+                        runs.into_iter().for_each(|run| view.state.lock().add_run(run));
+                    }
                     None => self.shared.maintenance.retire(runs),
                 }
             }

@@ -11,6 +11,7 @@ use arrow::compute::concat_batches;
 use crate::engine::{Part, Shared, Write};
 use crate::error::{Error, Result};
 use crate::fold::Fold;
+use crate::join::JoinedRows;
 use crate::stream::StreamId;
 use crate::view::{States, View, ViewId};
 
@@ -161,8 +162,9 @@ impl<'a> Folding<'a> {
             let aggregation = Arc::clone(&view.plan.aggregation);
             let branches = view.plan.front.branches.iter().filter(|b| b.stream == pending.stream);
             // Everything that can fail because of the events comes before the state is touched.
-            let inputs =
-                branches.map(|b| Ok(aggregation.evaluate(&b.run(&batch)?)?)).collect::<Result<Vec<_>>>();
+            let inputs = branches
+                .map(|b| Ok(aggregation.evaluate(&b.run(&batch, &JoinedRows::default())?)?))
+                .collect::<Result<Vec<_>>>();
             let inputs = inputs.inspect_err(|_| view.count_error())?;
             let fold = self.fold_of(&view)?;
             for input in &inputs {

@@ -14,6 +14,7 @@ use crate::engine::running::{Folded, Running};
 use crate::engine::thread::blocking;
 use crate::engine::{Engine, Level, Part};
 use crate::error::Result;
+use crate::join::JoinedRows;
 use crate::stream::StreamId;
 use crate::view::{Snapshot, View, ViewId};
 
@@ -71,12 +72,23 @@ impl WriteSet {
 
     /// Folds a batch of events. After an error the write set must be dropped.
     pub fn add(&mut self, stream: StreamId, targets: Option<&[ViewId]>, batch: &RecordBatch) -> Result<()> {
+        self.add_joining(stream, targets, batch, &JoinedRows::default())
+    }
+
+    /// As [`WriteSet::add`], where the events join other rows than those of the views.
+    pub fn add_joining(
+        &mut self,
+        stream: StreamId,
+        targets: Option<&[ViewId]>,
+        batch: &RecordBatch,
+        joined: &JoinedRows,
+    ) -> Result<()> {
         self.rows += batch.num_rows() as u64;
         let views = self.readers(stream, targets)?;
         let mut inputs = Vec::with_capacity(views.len());
         for view in &views {
             for branch in view.plan.front.branches.iter().filter(|b| b.stream == stream) {
-                inputs.push((view.id, view.plan.aggregation.evaluate(&branch.run(batch)?)?));
+                inputs.push((view.id, view.plan.aggregation.evaluate(&branch.run(batch, joined)?)?));
             }
             view.count_input(batch);
         }

@@ -24,6 +24,7 @@ use futures::StreamExt;
 use tidemill_sql::planner::parameter::{has_parameters, with_values};
 
 use crate::front::Step;
+use crate::join::JoinedRows;
 use crate::view::exec::{Snapshot, StateExec};
 use crate::view::{View, ViewId};
 
@@ -89,7 +90,7 @@ impl GenericPlan {
         let rows = leaf.read(snapshot, 0)?.map(move |batch| {
             let mut batch = batch?;
             for step in &steps {
-                batch = step.run(&batch)?;
+                batch = step.run(&batch, &JoinedRows::default())?;
             }
             Ok(batch)
         });

@@ -23,6 +23,7 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use crate::error::{Result, unsupported};
 use crate::fold::Aggregation;
 use crate::front::{Branch, Front};
+use crate::join::set_apart;
 use crate::stream::{StreamDefinition, StreamId};
 use crate::view::exec::StateExec;
 use crate::window::Window;
@@ -65,7 +66,7 @@ pub async fn compile(
     window: Option<Window>,
 ) -> Result<ViewPlan> {
     let state = view_session(session);
-    let optimized = state.optimize(query)?;
+    let optimized = set_apart(state.optimize(query)?)?;
     let physical = DefaultPhysicalPlanner::default().create_physical_plan(&optimized, &state).await?;
     let (front, aggregation, finish) = split(&physical)?;
     let Some(window) = window else { return Ok(ViewPlan { front, aggregation, window, finish }) };
@@ -86,6 +87,8 @@ fn view_session(session: &SessionState) -> SessionState {
         .collect();
     let mut config = session.config().clone();
     config.options_mut().execution.target_partitions = 1;
+    // A subquery's value is a row to join, as it may change.
+    config.options_mut().optimizer.enable_physical_uncorrelated_scalar_subquery = false;
     SessionStateBuilder::new_from_existing(session.clone())
         .with_config(config)
         .with_optimizer_rules(rules)

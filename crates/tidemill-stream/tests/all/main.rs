@@ -5,6 +5,7 @@
 mod combine;
 mod damage;
 mod equivalence;
+mod join;
 mod pressure;
 mod scenario;
 mod support;

@@ -48,7 +48,7 @@ pub fn context() -> SessionContext {
     SessionContext::new_with_state(planner::session_state_builder().build())
 }
 
-async fn plan(context: &SessionContext, query: &str) -> tidemill_sql::Result<LogicalPlan> {
+pub async fn plan(context: &SessionContext, query: &str) -> tidemill_sql::Result<LogicalPlan> {
     let mut statement = Parser::parse_sql(&PostgreSqlDialect {}, query).unwrap().remove(0);
     let state = context.state();
     planner::prepare(&mut statement, &state)?;
@@ -66,7 +66,7 @@ pub fn printed(batches: &[RecordBatch]) -> Vec<String> {
 
 /// Views planned once, for tests that open many engines over them.
 #[derive(Clone)]
-pub struct Plans(Vec<(String, Arc<view::ViewPlan>)>);
+pub struct Plans(pub Vec<(String, Arc<view::ViewPlan>)>);
 
 impl Plans {
     pub async fn compile(queries: &[String]) -> Plans {
@@ -126,6 +126,10 @@ impl Harness {
         self.views.push(view);
         self.plans.0.push(plan);
         number
+    }
+
+    pub fn views(&self) -> &[Arc<View>] {
+        &self.views
     }
 
     pub fn view(&self, view: usize) -> &Arc<View> {

@@ -37,6 +37,7 @@ mod tpch;
 mod transaction;
 mod transcript;
 mod view;
+mod view_join;
 mod window;
 mod workbench;
 mod wrapper;
