@@ -293,6 +293,17 @@ impl Answer {
     }
 }
 
+/// What became of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    Committed,
+    RolledBack,
+    /// It goes on.
+    Running,
+    /// The server does not tell, or no longer.
+    Unknown,
+}
+
 /// A transaction that writes on a server. It is rolled back when it is dropped before its commit.
 #[async_trait]
 pub trait Writer: Send {
@@ -302,6 +313,11 @@ pub trait Writer: Send {
     /// A statement in the server's words: an UPDATE, a DELETE, a definition, a savepoint, or a query of what the
     /// transaction sees. It has rows if the statement names columns.
     async fn execute(&mut self, statement: &RemoteQuery) -> Result<Answer>;
+
+    /// By which the [fate](Connector::fate) of the transaction can be asked for later; `None` if the server does not tell.
+    async fn id(&mut self) -> Result<Option<String>> {
+        Ok(None)
+    }
 
     /// Returns when the server has taken all rows.
     async fn flush(&mut self) -> Result<()> {
@@ -372,6 +388,11 @@ pub trait Connector: Send + Sync + fmt::Debug {
     /// Connections that are open.
     fn connections(&self) -> usize {
         0
+    }
+
+    /// What became of the transaction with an [id](Writer::id).
+    async fn fate(&self, _id: &str) -> Result<Fate> {
+        Ok(Fate::Unknown)
     }
 
     /// Begins a transaction that writes, for servers that can be written to; of a block if more statements are to come.

@@ -5,6 +5,7 @@ mod connect;
 pub mod dialect;
 mod error;
 mod facts;
+mod fate;
 mod import;
 mod running;
 mod scan;
@@ -27,7 +28,7 @@ use tidemill_sql::{Result, SqlError, SqlState};
 use tokio_postgres::Config;
 use tokio_postgres::config::SslMode;
 
-use crate::connector::{Capabilities, Connector, ImportedTable, RemoteQuery, TableFacts, Writer};
+use crate::connector::{Capabilities, Connector, Fate, ImportedTable, RemoteQuery, TableFacts, Writer};
 use crate::option::{Check, OptionSpec, Options, Place, Support, parse_bool};
 use crate::snapshot::Shared;
 use crate::table::TableDefinition;
@@ -274,6 +275,10 @@ impl Connector for Postgres {
 
     fn connections(&self) -> usize {
         self.pool.connections()
+    }
+
+    async fn fate(&self, id: &str) -> Result<Fate> {
+        fate::of(&self.pool, id).await
     }
 
     async fn begin(&self, is_block: bool) -> Result<Box<dyn Writer>> {

@@ -193,6 +193,14 @@ impl Transaction {
         flushed
     }
 
+    /// By which its [fate](Connector::fate) can be asked for, once all that is to be written was.
+    pub async fn id(&self) -> Result<Option<String>> {
+        let mut course = self.ready().await?;
+        let id = course.writer.id().await;
+        course.is_busy = false;
+        id
+    }
+
     async fn commit(&self) -> Result<()> {
         let mut course = self.course.lock().await;
         self.timed(course.writer.commit()).await?;

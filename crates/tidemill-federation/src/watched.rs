@@ -15,7 +15,7 @@ use tidemill_sql::statement::ImportSelection;
 use tidemill_sql::{Result, SqlError};
 
 use crate::connector::{
-    Answer, Capabilities, Connector, ImportedTable, Insertion, RemoteQuery, TableFacts, Writer,
+    Answer, Capabilities, Connector, Fate, ImportedTable, Insertion, RemoteQuery, TableFacts, Writer,
 };
 use crate::health::{Health, is_absence};
 use crate::option::Options;
@@ -135,6 +135,10 @@ impl Connector for Watched {
         self.connector.connections()
     }
 
+    async fn fate(&self, id: &str) -> Result<Fate> {
+        self.guarded(self.connector.fate(id)).await
+    }
+
     async fn begin(&self, is_block: bool) -> Result<Box<dyn Writer>> {
         let writer = self.guarded(self.connector.begin(is_block)).await?;
         Ok(Box::new(WatchedWriter { health: Arc::clone(&self.health), writer }))
@@ -155,6 +159,10 @@ impl Writer for WatchedWriter {
 
     async fn execute(&mut self, statement: &RemoteQuery) -> Result<Answer> {
         guarded(&self.health, self.writer.execute(statement)).await
+    }
+
+    async fn id(&mut self) -> Result<Option<String>> {
+        guarded(&self.health, self.writer.id()).await
     }
 
     async fn flush(&mut self) -> Result<()> {

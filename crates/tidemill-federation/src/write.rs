@@ -272,6 +272,14 @@ impl Writing {
         })
     }
 
+    /// By which the fate of what was written to the one server can be asked for; `None` if it does not tell.
+    pub async fn id(&self) -> Result<Option<String>> {
+        match self.nodes.as_slice() {
+            [Node { transaction: Some(transaction), .. }] => transaction.id().await,
+            _ => Ok(None),
+        }
+    }
+
     /// Makes last what was written.
     pub async fn commit(&self) -> Result<()> {
         self.transactions.commit().await

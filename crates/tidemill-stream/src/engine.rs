@@ -115,6 +115,8 @@ pub enum Part {
     Runs { view: ViewId, runs: Vec<Arc<Run>> },
     /// Forget the state of a view.
     Truncate { view: ViewId },
+    /// Give the state of a view to another of the same columns.
+    Move { from: ViewId, to: ViewId },
 }
 
 /// What travels to the committer.
@@ -344,6 +346,12 @@ impl Engine {
         self.write(vec![Part::Truncate { view }], Level::SyncCommit).await
     }
 
+    /// Gives all that a view has to another of the same columns, in order with the writes around it: what one is written to
+    /// while the other is worked off.
+    pub async fn hand_over(&self, from: ViewId, to: ViewId) -> Result<()> {
+        self.write(vec![Part::Move { from, to }], Level::SyncCommit).await
+    }
+
     /// Takes away the groups of a view that have outlived its time to live, and tells how many. They have not been shown
     /// since they expired: this is about memory and disk.
     pub async fn expire(&self, view: ViewId) -> Result<u64> {
@@ -422,7 +430,7 @@ impl Part {
         match self {
             Part::Events { batch, .. } => batch.get_array_memory_size(),
             Part::Delta { states, .. } => states.memory_bytes(),
-            Part::Runs { .. } | Part::Truncate { .. } => 0,
+            Part::Runs { .. } | Part::Truncate { .. } | Part::Move { .. } => 0,
         }
     }
 }

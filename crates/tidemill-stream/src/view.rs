@@ -141,6 +141,17 @@ impl View {
         self.changes.load(Ordering::Acquire)
     }
 
+    /// All that another view of the same columns has, which then has nothing.
+    pub(crate) fn take_state_of(&self, other: &View) -> crate::Result<()> {
+        let taken = {
+            let mut state = other.state.lock();
+            let taken = state.committed()?;
+            state.clear()?;
+            taken
+        };
+        self.state.lock().add(taken)
+    }
+
     pub fn is_active(&self) -> bool {
         self.active.load(Ordering::Acquire)
     }

@@ -17,6 +17,7 @@ use tokio_postgres::{Client, Column, CopyInSink, Error};
 
 use super::connect::Pool;
 use super::error::failed;
+use super::fate;
 use super::running::Running;
 use super::scan::{fits, is_read_as_text, mismatch};
 use super::value::{Encoded, Raw};
@@ -290,6 +291,14 @@ impl Writer for Transaction {
     async fn execute(&mut self, statement: &RemoteQuery) -> Result<Answer> {
         self.flush().await?;
         self.run(statement, &[]).await
+    }
+
+    async fn id(&mut self) -> Result<Option<String>> {
+        self.flush().await?;
+        if self.running.connection.as_ref().is_some_and(|connection| connection.is_tidemill) {
+            return Ok(None);
+        }
+        fate::id(self.client()?).await.map_err(|error| self.failed(&RemoteQuery::default(), &error))
     }
 
     /// Ends the COPY.

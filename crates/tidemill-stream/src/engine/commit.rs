@@ -190,14 +190,20 @@ impl Committer {
     }
 
     fn commit(&mut self, group: Group) {
-        let Group { deltas, emptied, writes, failed } = group;
+        let Group { deltas, emptied, moved, writes, failed } = group;
         failed.iter().for_each(|(write, _)| self.retire_runs(write));
         self.answer(failed.into_iter().map(|(write, error)| (write, Err(error))));
         let level = writes.iter().map(|w| w.level).max().unwrap_or(Level::Async);
         let runs: Vec<_> = writes.iter().flat_map(|w| &w.parts).filter_map(Part::as_runs).collect();
-        let logged = self.log_commit(&deltas, &runs, &emptied, level);
+        let logged = match moved.is_empty() {
+            true => self.log_commit(&deltas, &runs, &emptied, level),
+            false => self.log_moves(&moved),
+        };
         match logged {
-            Ok(()) => self.apply(&deltas, runs, &emptied, writes),
+            Ok(()) => {
+                self.move_states(&moved);
+                self.apply(&deltas, runs, &emptied, writes);
+            }
             Err(error) => self.refuse(writes, error),
         }
     }
@@ -235,12 +241,7 @@ impl Committer {
         emptied: &[ViewId],
         level: Level,
     ) -> Result<()> {
-        if let Some(cause) = self.shared.fatal.cause() {
-            return Err(Error::Stopped(cause));
-        }
-        if self.lacks_commits() {
-            self.checkpoint_with_reserve()?;
-        }
+        self.check_alive()?;
         self.payload.clear();
         if !emptied.is_empty() || !runs.is_empty() {
             record::encode_emptied(emptied, &mut self.payload);
@@ -257,6 +258,40 @@ impl Committer {
             self.sync()?;
         }
         Ok(())
+    }
+
+    /// Whether something may be written.
+    fn check_alive(&mut self) -> Result<()> {
+        if let Some(cause) = self.shared.fatal.cause() {
+            return Err(Error::Stopped(cause));
+        }
+        if self.lacks_commits() {
+            self.checkpoint_with_reserve()?;
+        }
+        Ok(())
+    }
+
+    fn log_moves(&mut self, moved: &[(ViewId, ViewId)]) -> Result<()> {
+        self.check_alive()?;
+        self.payload.clear();
+        record::encode_moves(moved, &mut self.payload);
+        self.append(record::MOVE)?;
+        self.sync()
+    }
+
+    fn move_states(&self, moved: &[(ViewId, ViewId)]) {
+        if moved.is_empty() {
+            return;
+        }
+        let _gate = self.shared.gate.lock();
+        for (from, to) in moved {
+            let (Some(from), Some(to)) = (self.shared.view(*from), self.shared.view(*to)) else { continue };
+            to.note_change();
+            from.note_change();
+            if let Err(error) = to.take_state_of(&from) {
+                tracing::error!(view = from.id.0, %error, "could not move the state of a view");
+            }
+        }
     }
 
     /// Commits that were acknowledged before they were synced can be in the views and not in the log: a full disk met

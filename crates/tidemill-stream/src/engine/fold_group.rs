@@ -20,10 +20,13 @@ use crate::view::{States, View, ViewId};
 const JOIN_ROWS_BELOW: usize = 256;
 
 /// A commit group, folded.
+#[derive(Default)]
 pub(super) struct Group {
     pub deltas: Vec<(ViewId, States)>,
     /// Views that are emptied before the deltas are applied.
     pub emptied: Vec<ViewId>,
+    /// Views whose states go to others.
+    pub moved: Vec<(ViewId, ViewId)>,
     pub writes: Vec<Write>,
     /// Writes that could not be folded; nothing of them is in `deltas`.
     pub failed: Vec<(Write, Error)>,
@@ -37,19 +40,21 @@ pub(super) fn fold_group(shared: &Shared, writes: Vec<Write>) -> Group {
         .filter_map(|p| if let Part::Truncate { view } = p { Some(*view) } else { None })
         .collect();
     let all: Vec<&Part> = writes.iter().flat_map(|w| &w.parts).collect();
+    let moved =
+        all.iter().filter_map(|p| if let Part::Move { from, to } = p { Some((*from, *to)) } else { None });
+    let moved = moved.collect();
     match Folding::new(shared).fold(&all) {
-        Ok(deltas) => Group { deltas, emptied, writes, failed: Vec::new() },
+        Ok(deltas) => Group { deltas, emptied, moved, writes, failed: Vec::new() },
         Err(error) if writes.len() == 1 => {
-            let failed = writes.into_iter().zip([error]).collect();
-            Group { deltas: Vec::new(), emptied: Vec::new(), writes: Vec::new(), failed }
+            Group { failed: writes.into_iter().zip([error]).collect(), ..Group::default() }
         }
         Err(_) => fold_one_by_one(shared, writes),
     }
 }
 
 fn fold_one_by_one(shared: &Shared, writes: Vec<Write>) -> Group {
-    // A write that empties views is a group of its own.
-    let mut group = Group { deltas: Vec::new(), emptied: Vec::new(), writes: Vec::new(), failed: Vec::new() };
+    // A write that empties views, or moves states, is a group of its own.
+    let mut group = Group::default();
     let mut states: Vec<Part> = Vec::new();
     for write in writes {
         let parts: Vec<&Part> = write.parts.iter().collect();
@@ -134,7 +139,7 @@ impl<'a> Folding<'a> {
                     self.fold_pending(&mut pending)?;
                     self.merge(*view, states)?;
                 }
-                Part::Runs { .. } | Part::Truncate { .. } => {}
+                Part::Runs { .. } | Part::Truncate { .. } | Part::Move { .. } => {}
             }
         }
         self.fold_pending(&mut pending)?;

@@ -304,13 +304,13 @@ fn gather(delay: Duration) {
     }
 }
 
-/// A truncation is a group of its own: it comes after what was written before it and before what comes after.
+/// A truncation or a move is a group of its own: it comes after what was written before it and before what comes after.
 fn group_end(writes: &[Write]) -> usize {
-    let truncates = |w: &Write| w.parts.iter().any(|p| matches!(p, Part::Truncate { .. }));
-    if writes.first().is_some_and(truncates) {
+    let is_alone = |w: &Write| w.parts.iter().any(|p| matches!(p, Part::Truncate { .. } | Part::Move { .. }));
+    if writes.first().is_some_and(is_alone) {
         return 1;
     }
-    writes.iter().position(truncates).unwrap_or(writes.len()).min(GROUP_WRITES_MAX)
+    writes.iter().position(is_alone).unwrap_or(writes.len()).min(GROUP_WRITES_MAX)
 }
 
 #[cfg(test)]

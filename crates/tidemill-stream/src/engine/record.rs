@@ -3,6 +3,7 @@
 //! ```text
 //! COMMIT      count u32, then a delta each: view u32, states
 //! TRUNCATE    view u32
+//! MOVE        count u32, then a move each: view u32, view u32
 //! FULL_COMMIT count u32, views u32 that are emptied; count u32, then a view each: view u32, runs u32, names; then as COMMIT
 //! CHECKPOINT  count u32, then a view each: view u32, runs u32, names, batches u32, states
 //! states      rows u32, form u8, bytes u32, bytes
@@ -30,6 +31,7 @@ pub const COMMIT: u8 = 1;
 pub const TRUNCATE: u8 = 2;
 pub const CHECKPOINT: u8 = 3;
 pub const FULL_COMMIT: u8 = 4;
+pub const MOVE: u8 = 5;
 
 /// States of at most this many rows are written row by row.
 const ROW_FORM_MAX: usize = 64;
@@ -73,6 +75,15 @@ fn encode_names(names: impl ExactSizeIterator<Item = impl AsRef<str>>, out: &mut
 pub fn encode_emptied(views: &[ViewId], out: &mut Vec<u8>) {
     put_u32(out, views.len());
     views.iter().for_each(|view| put_u32(out, view.0 as usize));
+}
+
+/// What a MOVE holds.
+pub fn encode_moves(moved: &[(ViewId, ViewId)], out: &mut Vec<u8>) {
+    put_u32(out, moved.len());
+    for (from, to) in moved {
+        put_u32(out, from.0 as usize);
+        put_u32(out, to.0 as usize);
+    }
 }
 
 pub fn encode_checkpoint<'a>(

@@ -89,6 +89,12 @@ impl Recovery<'_> {
         match record.kind {
             record::COMMIT => self.commit(&mut reader),
             record::TRUNCATE => self.truncate(reader.view()?),
+            record::MOVE => {
+                for _ in 0..reader.u32()? {
+                    self.move_state(reader.view()?, reader.view()?)?;
+                }
+                Ok(())
+            }
             record::FULL_COMMIT => {
                 for _ in 0..reader.u32()? {
                     self.truncate(reader.view()?)?;
@@ -119,6 +125,14 @@ impl Recovery<'_> {
         match self.views.by_id.get(&view) {
             Some(view) => view.state.lock().clear(),
             None => Ok(()),
+        }
+    }
+
+    /// What belongs to a view that was dropped later is nobody's.
+    fn move_state(&self, from: ViewId, to: ViewId) -> Result<()> {
+        match (self.views.by_id.get(&from), self.views.by_id.get(&to)) {
+            (Some(from), Some(to)) => to.take_state_of(from),
+            _ => self.truncate(from),
         }
     }
 

@@ -181,6 +181,13 @@ impl ViewState {
         wanted
     }
 
+    /// Adds the parts of another state, which are younger than what is there already.
+    pub fn add(&mut self, layer: Layer) -> Result<()> {
+        self.freeze_active()?;
+        self.runs.extend(layer.runs);
+        layer.batches.into_iter().try_for_each(|states| self.push(states))
+    }
+
     /// Adds a run of a commit. Its states count as older than what is in memory, which the writer had flushed: what came
     /// since then was written while that write went on, and between those there is no order.
     pub fn add_run(&mut self, run: Arc<Run>) {

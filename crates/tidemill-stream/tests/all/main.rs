@@ -5,6 +5,7 @@
 mod combine;
 mod damage;
 mod equivalence;
+mod hand_over;
 mod join;
 mod pressure;
 mod scenario;

@@ -160,6 +160,11 @@ impl Harness {
         Ok(datafusion::physical_plan::collect(plan, state.task_ctx()).await?)
     }
 
+    /// The batch query of a view over these events.
+    pub async fn batch_query(&self, view: usize, events: &[RecordBatch]) -> Vec<RecordBatch> {
+        self.plans.batch_query(view, events, "").await
+    }
+
     pub async fn read(&self, view: usize) -> Vec<RecordBatch> {
         self.try_read(view).await.unwrap()
     }
