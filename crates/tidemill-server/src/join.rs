@@ -23,9 +23,9 @@ use tidemill_sql::planner::plan_error;
 use tidemill_sql::types::Type;
 use tidemill_sql::{Result, SqlError, SqlState};
 use tidemill_stream::engine::Engine;
-use tidemill_stream::join::{Join, JoinedRows, Loaded};
+use tidemill_stream::join::{Join, JoinedRows, Joins, Loaded};
 use tidemill_stream::stream::StreamId;
-use tidemill_stream::view::{View, ViewId};
+use tidemill_stream::view::ViewId;
 
 use crate::catalog::{Catalog, ContinuousView};
 use crate::query::{self, Planner, Reads};
@@ -52,7 +52,7 @@ impl Joining {
         targets: Option<Arc<[ViewId]>>,
         planner: impl FnOnce() -> Planner,
     ) -> Option<Self> {
-        if engine.joining(stream, targets.as_deref()).is_empty() {
+        if engine.joins(stream, targets.as_deref()).is_empty() {
             return None;
         }
         Some(Self { planner: planner(), stream, targets, own: JoinedRows::default(), warnings: vec![] })
@@ -60,11 +60,11 @@ impl Joining {
 
     /// Has events join what a transaction has written to these tables, and what it reads else.
     pub async fn see(&mut self, tables: &[ViewId], reads: impl Fn() -> Reads) -> Result<()> {
-        for view in self.views() {
+        for (view, joins) in self.joins() {
             let reads_own = |join: &&Arc<Join>| join.joined.views.iter().any(|read| tables.contains(read));
-            for join in view.joins().iter().filter(reads_own) {
+            for join in joins.all().iter().filter(reads_own) {
                 let loaded =
-                    read(&self.planner, join, reads()).await.map_err(|e| within(e, &self.planner, &view))?;
+                    read(&self.planner, join, reads()).await.map_err(|e| within(e, &self.planner, view))?;
                 self.own.insert(Arc::clone(join), loaded);
             }
         }
@@ -73,9 +73,9 @@ impl Joining {
 
     /// Reads what has changed, or may have.
     pub async fn refresh(&mut self) -> Result<()> {
-        for view in self.views() {
-            for join in view.joins() {
-                if let Some(warning) = refresh(&self.planner, &view, join).await? {
+        for (view, joins) in self.joins() {
+            for join in joins.all() {
+                if let Some(warning) = refresh(&self.planner, view, join, joins.refresh()).await? {
                     self.warnings.push(warning);
                 }
             }
@@ -88,26 +88,31 @@ impl Joining {
         &self.own
     }
 
-    fn views(&self) -> Vec<Arc<View>> {
-        self.planner.server.engine.joining(self.stream, self.targets.as_deref())
+    fn joins(&self) -> Vec<(ViewId, Arc<Joins>)> {
+        self.planner.server.engine.joins(self.stream, self.targets.as_deref())
     }
 }
 
-/// For a view that is about to be.
-pub async fn load(planner: &Planner, view: &View) -> Result<()> {
-    for join in view.joins() {
+/// For a view or a transform that is about to be.
+pub async fn load(planner: &Planner, joins: &Joins) -> Result<()> {
+    for join in joins.all() {
         join.set(read(planner, join, Reads::default()).await?);
     }
     Ok(())
 }
 
 /// A warning if what was read last has to do.
-async fn refresh(planner: &Planner, view: &View, join: &Arc<Join>) -> Result<Option<SqlError>> {
-    if is_current(planner, view, join) {
+async fn refresh(
+    planner: &Planner,
+    view: ViewId,
+    join: &Arc<Join>,
+    age_max: Duration,
+) -> Result<Option<SqlError>> {
+    if is_current(planner, join, age_max) {
         return Ok(None);
     }
     let _loading = join.loading.lock().await;
-    if is_current(planner, view, join) {
+    if is_current(planner, join, age_max) {
         return Ok(None);
     }
     let error = match read(planner, join, Reads::default()).await {
@@ -127,9 +132,9 @@ async fn refresh(planner: &Planner, view: &View, join: &Arc<Join>) -> Result<Opt
     }
 }
 
-fn is_current(planner: &Planner, view: &View, join: &Join) -> bool {
+fn is_current(planner: &Planner, join: &Join, age_max: Duration) -> bool {
     let Some(loaded) = join.loaded() else { return false };
-    let is_recent = || loaded.at.elapsed() < view.join_refresh() || join.is_postponed();
+    let is_recent = || loaded.at.elapsed() < age_max || join.is_postponed();
     same_versions(planner, &loaded) && (!join.joined.reads_elsewhere || is_recent())
 }
 
@@ -202,7 +207,7 @@ fn over(scan: TableScan, source: &Arc<dyn TableSource>) -> datafusion::error::Re
 /// The continuous views whose events join rows of a relation.
 pub fn joining_views(catalog: &Catalog, name: &str) -> Vec<Arc<ContinuousView>> {
     let reads = |view: &Arc<ContinuousView>| {
-        let relations = view.view.joins().iter().flat_map(|join| &join.joined.relations);
+        let relations = view.view.joins().all().iter().flat_map(|join| &join.joined.relations);
         relations.into_iter().any(|read| split_nodes(read).0 == name)
     };
     catalog.views().into_iter().filter(reads).collect()
@@ -211,7 +216,7 @@ pub fn joining_views(catalog: &Catalog, name: &str) -> Vec<Arc<ContinuousView>> 
 /// The views that join a relation must find the columns that they read.
 pub async fn check_readers(server: &Server, name: &str) -> Result<()> {
     for view in joining_views(&server.catalog, name) {
-        for join in view.view.joins() {
+        for join in view.view.joins().all() {
             as_of_now(&join.joined.plan, &server.defining).await.map_err(|error| {
                 error.with_hint(format!(
                     "Drop continuous view \"{}\", which joins it, first.",
@@ -229,19 +234,17 @@ fn changed(relation: &str, column: &str) -> DataFusionError {
     DataFusionError::External(Box::new(SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, message)))
 }
 
-fn name_of(planner: &Planner, view: &View) -> String {
-    let views = planner.server.catalog.views();
-    views
-        .iter()
-        .find(|known| known.id() == view.id)
-        .map_or_else(String::new, |known| known.object.name.clone())
+fn name_of(planner: &Planner, view: ViewId) -> String {
+    let relations = planner.server.catalog.relations();
+    let known = relations.iter().find(|known| known.oid() == view.0);
+    known.map_or_else(String::new, |known| known.name().to_string())
 }
 
-fn within(error: SqlError, planner: &Planner, view: &View) -> SqlError {
+fn within(error: SqlError, planner: &Planner, view: ViewId) -> SqlError {
     error.with_context(format!("reading what continuous view \"{}\" joins", name_of(planner, view)))
 }
 
-fn stale(planner: &Planner, view: &View, join: &Join, loaded: &Loaded, error: &SqlError) -> SqlError {
+fn stale(planner: &Planner, view: ViewId, join: &Join, loaded: &Loaded, error: &SqlError) -> SqlError {
     let relations: Vec<_> =
         join.joined.relations.iter().map(|name| format!("\"{}\"", split_nodes(name).0)).collect();
     let message = format!(

@@ -7,6 +7,7 @@
 //! that thread syncs the group before. So the group grows with the load, and the latency of a lone writer is that of its
 //! own sync.
 
+mod cascade;
 mod checkpoint;
 mod commit;
 mod fold_group;
@@ -33,11 +34,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::clock::{Clock, SystemClock};
 use crate::disk::Disk;
+use crate::engine::cascade::Registry;
 use crate::engine::commit::Committer;
 use crate::engine::queue::{Answer, Lead, Queue};
 use crate::error::{Error, Result};
+use crate::join::Joins;
 use crate::run::Run;
 use crate::stream::StreamId;
+use crate::transform::Transform;
 use crate::view::{Frozen, Snapshot, States, View, ViewId};
 
 pub use commit::Fatal;
@@ -107,7 +111,7 @@ impl Default for Options {
 /// One part of a write: everything in a write is applied at one commit, or nothing.
 #[derive(Debug)]
 pub enum Part {
-    /// Events of a stream, for all its active views or only those in `targets`.
+    /// Events of a stream, for all its active readers or only those in `targets`.
     Events { stream: StreamId, targets: Option<Arc<[ViewId]>>, batch: RecordBatch },
     /// States that the writer has folded itself.
     Delta { view: ViewId, states: States },
@@ -134,7 +138,7 @@ pub(crate) struct Write {
 
 pub(crate) struct Shared {
     options: Options,
-    views: RwLock<Views>,
+    registry: RwLock<Registry>,
     runs: run_store::RunStore,
     /// Held while a commit is applied and while a snapshot is taken: all views are read at one commit.
     gate: Mutex<()>,
@@ -148,38 +152,6 @@ pub(crate) struct Shared {
     memory: AtomicUsize,
     log_bytes: AtomicU64,
     commits: AtomicU64,
-}
-
-#[derive(Debug, Default)]
-struct Views {
-    by_id: HashMap<ViewId, Arc<View>>,
-    by_stream: HashMap<StreamId, Vec<Arc<View>>>,
-}
-
-impl Views {
-    fn insert(&mut self, view: Arc<View>) {
-        for stream in view.plan.streams() {
-            self.by_stream.entry(stream).or_default().push(Arc::clone(&view));
-        }
-        self.by_id.insert(view.id, view);
-    }
-
-    fn remove(&mut self, id: ViewId) -> Option<Arc<View>> {
-        for views in self.by_stream.values_mut() {
-            views.retain(|v| v.id != id);
-        }
-        self.by_id.remove(&id)
-    }
-
-    /// The views that fold what is written to `stream` now.
-    fn targets<'a>(
-        &'a self,
-        stream: StreamId,
-        targets: Option<&'a [ViewId]>,
-    ) -> impl Iterator<Item = &'a Arc<View>> + 'a {
-        let views = self.by_stream.get(&stream).into_iter().flatten();
-        views.filter(move |v| v.is_active() && targets.is_none_or(|t| t.contains(&v.id)))
-    }
 }
 
 pub struct Engine {
@@ -196,14 +168,14 @@ impl Engine {
         views: Vec<Arc<View>>,
         fatal: Fatal,
     ) -> Result<Engine> {
-        let mut registry = Views::default();
+        let mut registry = Registry::default();
         for view in views {
-            registry.insert(view);
+            registry.insert_view(view);
         }
         let (log, recovered) = recover::recover(&disk, &options, &registry)?;
         let shared = Arc::new(Shared {
             options,
-            views: RwLock::new(registry),
+            registry: RwLock::new(registry),
             runs: recovered.runs,
             gate: Mutex::new(()),
             room: Arc::new(Semaphore::new(QUEUE_BYTES_MAX)),
@@ -222,42 +194,50 @@ impl Engine {
 
     /// Adds a view; what is written from now on is folded into it.
     pub fn add_view(&self, view: Arc<View>) {
-        self.shared.views.write().insert(view);
+        self.shared.registry.write().insert_view(view);
     }
 
     /// Removes a view and its state. The caller has made sure that the catalog no longer names it.
     pub fn remove_view(&self, id: ViewId) {
-        let view = self.shared.views.write().remove(id);
+        let view = self.shared.registry.write().remove_view(id);
         if let Some(view) = view {
             self.shared.maintenance.retire(view.state.lock().runs().iter().cloned());
         }
     }
 
-    /// Gives what is written to its streams to a view from now on, or no longer.
+    /// Adds a transform; what is written from now on goes through it. The caller has made sure that no stream feeds itself
+    /// by it.
+    pub fn add_transform(&self, transform: Arc<Transform>) {
+        self.shared.registry.write().insert_transform(transform);
+    }
+
+    pub fn remove_transform(&self, id: ViewId) {
+        self.shared.registry.write().remove_transform(id);
+    }
+
+    /// Gives what is written to its streams to a view or a transform from now on, or no longer.
     pub fn set_active(&self, id: ViewId, active: bool) {
-        if let Some(view) = self.view(id) {
+        let registry = self.shared.registry.read();
+        if let Some(view) = registry.views.get(&id) {
             view.set_active(active);
+        }
+        if let Some(transform) = registry.transforms.get(&id) {
+            transform.set_active(active);
         }
     }
 
     pub fn view(&self, id: ViewId) -> Option<Arc<View>> {
-        self.shared.views.read().by_id.get(&id).cloned()
+        self.shared.registry.read().views.get(&id).cloned()
     }
 
-    /// True if a view would see what is written to `stream`.
-    pub fn has_readers(&self, stream: StreamId) -> bool {
-        self.shared.views.read().by_stream.get(&stream).is_some_and(|v| !v.is_empty())
-    }
-
-    /// The views with joins that are to fold what is written to `stream`.
-    pub fn joining(&self, stream: StreamId, targets: Option<&[ViewId]>) -> Vec<Arc<View>> {
-        let views = self.shared.views.read();
-        views.targets(stream, targets).filter(|view| !view.joins().is_empty()).cloned().collect()
+    /// The joins of all that takes what is written to `stream`, and what transforms make of it.
+    pub fn joins(&self, stream: StreamId, targets: Option<&[ViewId]>) -> Vec<(ViewId, Arc<Joins>)> {
+        self.shared.registry.read().joins(stream, targets)
     }
 
     /// Which change of a state was the last.
     pub fn version(&self, view: ViewId) -> Option<u64> {
-        self.shared.views.read().by_id.get(&view).map(|view| view.version())
+        self.shared.registry.read().views.get(&view).map(|view| view.version())
     }
 
     /// Writes all parts at one commit and returns when `level` is reached. Waits while the queue is full.
@@ -363,8 +343,8 @@ impl Engine {
     /// The states of `views` at one commit; views that are gone are left out.
     pub fn snapshot(&self, views: &[ViewId]) -> Result<Snapshot> {
         let views: Vec<Arc<View>> = {
-            let registry = self.shared.views.read();
-            views.iter().filter_map(|id| registry.by_id.get(id).cloned()).collect()
+            let registry = self.shared.registry.read();
+            views.iter().filter_map(|id| registry.views.get(id).cloned()).collect()
         };
         let _gate = self.shared.gate.lock();
         // Read once: all windows of a query end at the same time.
@@ -441,7 +421,7 @@ impl Shared {
     }
 
     fn view(&self, id: ViewId) -> Option<Arc<View>> {
-        self.views.read().by_id.get(&id).cloned()
+        self.registry.read().views.get(&id).cloned()
     }
 
     /// What a write that goes on may hold in memory: all of them together half of what the views may.

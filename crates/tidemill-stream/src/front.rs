@@ -12,9 +12,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow::compute::filter_record_batch;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::cast::as_boolean_array;
 use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
@@ -23,10 +23,11 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
+use tidemill_sql::types::{Scalar, Type};
 
 use crate::error::{Error, unsupported};
 use crate::join::{Join, JoinStep, JoinedRows};
-use crate::stream::{ARRIVAL_COLUMN, StreamDefinition, StreamExec, StreamId};
+use crate::stream::{ARRIVAL, ARRIVAL_COLUMN, StreamDefinition, StreamExec, StreamId};
 use crate::window::{self, Window};
 
 /// One branch for each place in the query that reads a stream.
@@ -42,8 +43,17 @@ pub struct Branch {
     columns: Vec<usize>,
     schema: SchemaRef,
     steps: Vec<Step>,
-    /// For a sliding window: each event carries the number of its pane behind its other columns.
-    window: Option<Window>,
+    /// What each event carries behind its other columns.
+    carried: Option<Carried>,
+}
+
+/// A column of the events that takes no part in the query.
+#[derive(Debug, Clone, Copy)]
+enum Carried {
+    /// For a sliding window: the number of its pane.
+    Pane(Window),
+    /// For a transform: when it arrived.
+    Arrival,
 }
 
 #[derive(Debug, Clone)]
@@ -80,7 +90,7 @@ impl Front {
         let columns: Vec<usize> = (0..=stream.columns.len()).filter(|i| *i != ARRIVAL_COLUMN).collect();
         let fields = stream.columns.iter().map(|(name, ty)| ty.field(name)).collect::<Vec<_>>();
         let schema = Arc::new(Schema::new(fields));
-        Front { branches: vec![Branch { stream: stream.id, columns, schema, steps: vec![], window: None }] }
+        Front { branches: vec![Branch { stream: stream.id, columns, schema, steps: vec![], carried: None }] }
     }
 
     /// Makes every branch carry the events' pane through its steps, as the last column. It takes no part in the plan,
@@ -88,8 +98,15 @@ impl Front {
     #[must_use]
     pub fn with_window(mut self, window: Window) -> Front {
         for branch in &mut self.branches {
-            branch.carry_pane(window);
+            branch.carry(Carried::Pane(window));
         }
+        self
+    }
+
+    /// The same with the time of arrival.
+    #[must_use]
+    pub fn with_arrival(mut self) -> Front {
+        self.branches.iter_mut().for_each(|branch| branch.carry(Carried::Arrival));
         self
     }
 
@@ -121,7 +138,7 @@ fn collect(plan: &Arc<dyn ExecutionPlan>, above: &mut Vec<Step>, out: &mut Vec<B
             columns: stream.columns().to_vec(),
             schema: stream.schema(),
             steps,
-            window: None,
+            carried: None,
         });
         return true;
     }
@@ -154,9 +171,14 @@ impl Branch {
     /// Runs the steps over a batch with all columns of the stream. `joined` are the rows that these events join in the place
     /// of the views' own.
     pub fn run(&self, events: &RecordBatch, joined: &JoinedRows) -> Result<RecordBatch> {
-        let mut columns: Vec<_> = self.columns.iter().map(|i| Arc::clone(events.column(*i))).collect();
-        if let Some(window) = &self.window {
-            columns.push(window.panes(events.column(ARRIVAL_COLUMN))?);
+        // Events that were made before their stream got a column have none of it.
+        let column = |(i, field): (&usize, &Arc<Field>)| match events.columns().get(*i) {
+            Some(column) => Arc::clone(column),
+            None => new_null_array(field.data_type(), events.num_rows()),
+        };
+        let mut columns: Vec<_> = self.columns.iter().zip(self.schema.fields()).map(column).collect();
+        if let Some(carried) = &self.carried {
+            columns.push(carried.of(events.column(ARRIVAL_COLUMN))?);
         }
         let mut batch = with_rows(&self.schema, columns, events.num_rows())?;
         for step in &self.steps {
@@ -169,23 +191,24 @@ impl Branch {
         Ok(batch)
     }
 
-    fn carry_pane(&mut self, window: Window) {
-        self.window = Some(window);
-        let mut pane = self.schema.fields().len();
-        self.schema = window::append_pane(&self.schema);
+    fn carry(&mut self, carried: Carried) {
+        self.carried = Some(carried);
+        let field = carried.field();
+        let mut place = self.schema.fields().len();
+        self.schema = appended(&self.schema, &field);
         for step in &mut self.steps {
             match step {
                 Step::Filter { columns: None, .. } => {}
                 Step::Filter { columns: Some(columns), .. } => {
-                    columns.push(pane);
-                    pane = columns.len() - 1;
+                    columns.push(place);
+                    place = columns.len() - 1;
                 }
                 Step::Project { expressions, schema } => {
-                    expressions.push(Arc::new(Column::new(window::PANE, pane)));
-                    pane = expressions.len() - 1;
-                    *schema = window::append_pane(schema);
+                    expressions.push(Arc::new(Column::new(field.name(), place)));
+                    place = expressions.len() - 1;
+                    *schema = appended(schema, &field);
                 }
-                Step::Join(join) => pane = join.carry_pane(pane),
+                Step::Join(join) => place = join.carry(place, &field),
             }
         }
     }
@@ -214,6 +237,28 @@ impl Branch {
         }
         schema
     }
+}
+
+impl Carried {
+    fn field(self) -> Arc<Field> {
+        Arc::new(match self {
+            Carried::Pane(_) => window::pane_field(),
+            Carried::Arrival => Type::new(Scalar::Timestamptz).field(ARRIVAL),
+        })
+    }
+
+    fn of(self, arrivals: &ArrayRef) -> Result<ArrayRef> {
+        match self {
+            Carried::Pane(window) => window.panes(arrivals),
+            Carried::Arrival => Ok(Arc::clone(arrivals)),
+        }
+    }
+}
+
+/// `schema` and behind it a field.
+pub(crate) fn appended(schema: &Schema, field: &Arc<Field>) -> SchemaRef {
+    let fields: Vec<_> = schema.fields().iter().chain([field]).cloned().collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
 impl Step {
@@ -273,11 +318,7 @@ impl Step {
 }
 
 /// A batch whose row count is kept even if it has no columns (`SELECT count(*) FROM s`).
-pub(crate) fn with_rows(
-    schema: &SchemaRef,
-    columns: Vec<arrow::array::ArrayRef>,
-    rows: usize,
-) -> Result<RecordBatch> {
+pub(crate) fn with_rows(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
 }

@@ -18,7 +18,7 @@ mod step;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -36,7 +36,7 @@ use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, Repla
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use parking_lot::{Mutex, RwLock};
 
-use crate::front::Step;
+use crate::front::{Front, Step};
 use crate::join::rows::Rows;
 use crate::stream::as_stream;
 use crate::view::{ViewId, as_view};
@@ -173,6 +173,35 @@ impl Loaded {
 
     pub fn memory_bytes(&self) -> usize {
         self.rows.memory_bytes()
+    }
+}
+
+/// The joins of a view or a transform.
+#[derive(Debug)]
+pub struct Joins {
+    joins: Vec<Arc<Join>>,
+    refresh: Mutex<Duration>,
+}
+
+/// Unless a view says otherwise.
+pub const REFRESH: Duration = Duration::from_secs(60);
+
+impl Joins {
+    pub(crate) fn of(front: &Front) -> Arc<Self> {
+        Arc::new(Self { joins: front.joins(), refresh: Mutex::new(REFRESH) })
+    }
+
+    pub fn all(&self) -> &[Arc<Join>] {
+        &self.joins
+    }
+
+    /// How old rows may be of which nobody tells when they change.
+    pub fn refresh(&self) -> Duration {
+        *self.refresh.lock()
+    }
+
+    pub fn set_refresh(&self, refresh: Duration) {
+        *self.refresh.lock() = refresh;
     }
 }
 

@@ -10,6 +10,7 @@ pub mod join;
 pub mod log;
 pub mod run;
 pub mod stream;
+pub mod transform;
 pub mod ttl;
 pub mod view;
 pub mod window;

@@ -12,7 +12,6 @@ mod table;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use datafusion::physical_expr::PhysicalExpr;
@@ -20,12 +19,13 @@ use parking_lot::Mutex;
 
 use crate::engine::Running;
 use crate::fold::Fold;
-use crate::join::Join;
+use crate::join::Joins;
 use crate::ttl::{Alive, TimeToLive};
 use crate::view::lookup::KeyFilter;
 
 pub use exec::{Snapshot, StateExec, state_views};
 pub use generic::GenericPlan;
+pub(crate) use plan::view_session;
 pub use plan::{ViewPlan, compile};
 pub use state::{Frozen, Layer, ViewState};
 pub use states::States;
@@ -35,9 +35,6 @@ pub use table::{ViewTable, as_view};
 /// A fold that has grown beyond this is not kept for the next group of writes.
 const SPARE_FOLD_BYTES_MAX: usize = 64 << 10;
 
-/// Unless a view says otherwise.
-pub const JOIN_REFRESH: Duration = Duration::from_secs(60);
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct ViewId(pub u32);
 
@@ -46,10 +43,8 @@ pub struct ViewId(pub u32);
 pub struct View {
     pub id: ViewId,
     pub plan: Arc<ViewPlan>,
-    /// The joins of its front.
-    joins: Vec<Arc<Join>>,
-    /// How old rows may be that events join and that are not kept here.
-    join_refresh: Mutex<Duration>,
+    /// Those of its front.
+    joins: Arc<Joins>,
     /// An inactive view is readable and skips what is written meanwhile.
     active: AtomicBool,
     pub(crate) state: Mutex<ViewState>,
@@ -87,8 +82,7 @@ impl View {
         let state = Mutex::new(ViewState::new(Arc::clone(&plan.aggregation))?);
         Ok(Self {
             id,
-            joins: plan.front.joins(),
-            join_refresh: Mutex::new(JOIN_REFRESH),
+            joins: Joins::of(&plan.front),
             plan,
             active: AtomicBool::new(active),
             state,
@@ -156,16 +150,8 @@ impl View {
         self.active.load(Ordering::Acquire)
     }
 
-    pub fn joins(&self) -> &[Arc<Join>] {
+    pub fn joins(&self) -> &Arc<Joins> {
         &self.joins
-    }
-
-    pub fn join_refresh(&self) -> Duration {
-        *self.join_refresh.lock()
-    }
-
-    pub fn set_join_refresh(&self, join_refresh: Duration) {
-        *self.join_refresh.lock() = join_refresh;
     }
 
     pub fn time_to_live(&self) -> Option<TimeToLive> {

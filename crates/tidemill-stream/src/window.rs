@@ -67,13 +67,6 @@ impl Window {
     }
 }
 
-/// `schema` and behind it the pane.
-pub(crate) fn append_pane(schema: &Schema) -> SchemaRef {
-    let pane = Arc::new(pane_field());
-    let fields: Vec<_> = schema.fields().iter().cloned().chain([pane]).collect();
-    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
-}
-
 /// The pane and behind it `schema`.
 pub(crate) fn prepend_pane(schema: &Schema) -> SchemaRef {
     let fields: Vec<_> =
@@ -81,7 +74,7 @@ pub(crate) fn prepend_pane(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
-fn pane_field() -> Field {
+pub(crate) fn pane_field() -> Field {
     Field::new(PANE, DataType::Int64, true)
 }
 

@@ -118,7 +118,7 @@ pub async fn plan_view(
     let view = Arc::new(view);
     let table = Arc::new(ViewTable::new(Arc::clone(&view), schema));
     view.set_time_to_live(option::time_to_live(&object.options.written, &table)?);
-    view.set_join_refresh(option::join_refresh(&object.options.written)?);
+    view.joins().set_refresh(option::join_refresh(&object.options.written)?);
     Ok(ContinuousView { oid, object, view, table })
 }
 
@@ -158,7 +158,7 @@ async fn keep_view(
             text: Some(text),
         }));
     }
-    join::load(planner, &view.view).await?;
+    join::load(planner, view.view.joins()).await?;
     let view = Arc::new(view);
     changes.push(Change::PutView(view.oid, &view.object));
     engine.add_view(Arc::clone(&view.view));

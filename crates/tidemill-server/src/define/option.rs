@@ -6,8 +6,9 @@ use tidemill_sql::planner::closest;
 use tidemill_sql::statement::ViewOption;
 use tidemill_sql::text::parse_interval;
 use tidemill_sql::{Result, SqlError, SqlState};
+use tidemill_stream::join::REFRESH;
 use tidemill_stream::ttl::{TimeToLive, is_time};
-use tidemill_stream::view::{JOIN_REFRESH, ViewTable};
+use tidemill_stream::view::ViewTable;
 use tidemill_stream::window::Window;
 
 /// Percent of the window that a pane is, unless the view says otherwise.
@@ -192,7 +193,7 @@ pub fn time_to_live(options: &[(String, String)], table: &ViewTable) -> Result<O
 pub fn join_refresh(options: &[(String, String)]) -> Result<Duration> {
     match options.iter().find(|(name, _)| name == "join_refresh") {
         Some((name, value)) => Ok(Duration::from_micros(parse_one(name, value)?.unsigned_abs())),
-        None => Ok(JOIN_REFRESH),
+        None => Ok(REFRESH),
     }
 }
 

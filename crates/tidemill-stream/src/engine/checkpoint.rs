@@ -118,7 +118,7 @@ impl Committer {
     }
 
     fn views(&self) -> Vec<Arc<View>> {
-        let mut views: Vec<_> = self.shared.views.read().by_id.values().cloned().collect();
+        let mut views: Vec<_> = self.shared.registry.read().views.values().cloned().collect();
         views.sort_by_key(|v| v.id);
         views
     }

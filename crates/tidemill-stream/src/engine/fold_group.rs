@@ -8,6 +8,7 @@ use std::time::Instant;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 
+use crate::engine::cascade::{Readers, cascade};
 use crate::engine::{Part, Shared, Write};
 use crate::error::{Error, Result};
 use crate::fold::Fold;
@@ -156,26 +157,31 @@ impl<'a> Folding<'a> {
 
     fn fold_events(&mut self, pending: &Pending) -> Result<()> {
         let batch = pending.join()?;
+        let none = JoinedRows::default();
+        cascade(pending.stream, pending.targets.as_deref(), &batch, &none, |stream, targets, batch| {
+            let Readers { views, transforms } = self.shared.registry.read().targets(stream, targets);
+            self.fold_batch(stream, &views, batch)?;
+            Ok(transforms)
+        })
+    }
+
+    fn fold_batch(&mut self, stream: StreamId, views: &[Arc<View>], batch: &RecordBatch) -> Result<()> {
         let started = Instant::now();
-        let views: Vec<Arc<View>> = {
-            let registry = self.shared.views.read();
-            registry.targets(pending.stream, pending.targets.as_deref()).cloned().collect()
-        };
-        let count = views.len().max(1) as u64;
+        let (count, none) = (views.len().max(1) as u32, JoinedRows::default());
         for view in views {
-            view.count_input(&batch);
+            view.count_input(batch);
             let aggregation = Arc::clone(&view.plan.aggregation);
-            let branches = view.plan.front.branches.iter().filter(|b| b.stream == pending.stream);
+            let branches = view.plan.front.branches.iter().filter(|b| b.stream == stream);
             // Everything that can fail because of the events comes before the state is touched.
             let inputs = branches
-                .map(|b| Ok(aggregation.evaluate(&b.run(&batch, &JoinedRows::default())?)?))
+                .map(|b| Ok(aggregation.evaluate(&b.run(batch, &none)?)?))
                 .collect::<Result<Vec<_>>>();
             let inputs = inputs.inspect_err(|_| view.count_error())?;
-            let fold = self.fold_of(&view)?;
+            let fold = self.fold_of(view)?;
             for input in &inputs {
                 fold.update(&aggregation, input)?;
             }
-            view.count_time(started.elapsed() / count as u32);
+            view.count_time(started.elapsed() / count);
         }
         Ok(())
     }

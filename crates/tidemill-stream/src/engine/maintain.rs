@@ -155,7 +155,7 @@ impl Maintainer {
                 // Who asked may have gone away.
                 drop(answer.send(gone));
             }
-            let views: Vec<_> = self.shared.views.read().by_id.values().cloned().collect();
+            let views: Vec<_> = self.shared.registry.read().views.values().cloned().collect();
             for view in &views {
                 self.log_failure(view, self.expire(view));
                 if let Some(alive) = view.alive_if_due(self.shared.options.clock.now_us()) {

@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::disk::Disk;
+use crate::engine::cascade::Registry;
 use crate::engine::record::{self, Reader};
 use crate::engine::run_store::{self, RunStore};
-use crate::engine::{Options, Views, log_dir};
+use crate::engine::{Options, log_dir};
 use crate::error::{Error, Result};
 use crate::log::{Log, LogOptions, Lsn, Record};
 use crate::run::{BlockCache, Run};
@@ -23,7 +24,11 @@ pub(super) struct Recovered {
 /// States are not measured more often than after so many bytes of deltas.
 const REPLAYED_MIN: usize = 4 << 20;
 
-pub(super) fn recover(disk: &Arc<dyn Disk>, options: &Options, views: &Views) -> Result<(Log, Recovered)> {
+pub(super) fn recover(
+    disk: &Arc<dyn Disk>,
+    options: &Options,
+    registry: &Registry,
+) -> Result<(Log, Recovered)> {
     disk.create_dir(&log_dir())?;
     let runs = RunStore::open(disk, Arc::new(BlockCache::new(options.cache_bytes)))?;
     disk.sync_dir(Path::new(""))?;
@@ -35,7 +40,7 @@ pub(super) fn recover(disk: &Arc<dyn Disk>, options: &Options, views: &Views) ->
     check_log_exists(disk.as_ref())?;
     let (mut log, replay) = Log::open(Arc::clone(disk), &log_dir(), log_options)?;
     let mut recovery = Recovery {
-        views,
+        registry,
         runs: &runs,
         memory_bytes: options.memory_bytes,
         replayed: 0,
@@ -70,7 +75,7 @@ fn check_log_exists(disk: &dyn Disk) -> Result<()> {
 }
 
 struct Recovery<'a> {
-    views: &'a Views,
+    registry: &'a Registry,
     runs: &'a RunStore,
     memory_bytes: usize,
     /// Bytes of deltas since the states were last measured.
@@ -122,7 +127,7 @@ impl Recovery<'_> {
 
     /// A view that was dropped later is not there any more.
     fn truncate(&self, view: ViewId) -> Result<()> {
-        match self.views.by_id.get(&view) {
+        match self.registry.views.get(&view) {
             Some(view) => view.state.lock().clear(),
             None => Ok(()),
         }
@@ -130,7 +135,7 @@ impl Recovery<'_> {
 
     /// What belongs to a view that was dropped later is nobody's.
     fn move_state(&self, from: ViewId, to: ViewId) -> Result<()> {
-        match (self.views.by_id.get(&from), self.views.by_id.get(&to)) {
+        match (self.registry.views.get(&from), self.registry.views.get(&to)) {
             (Some(from), Some(to)) => to.take_state_of(from),
             _ => self.truncate(from),
         }
@@ -140,7 +145,7 @@ impl Recovery<'_> {
         for _ in 0..reader.u32()? {
             let id = reader.view()?;
             let states = reader.states()?;
-            if let Some(view) = self.views.by_id.get(&id) {
+            if let Some(view) = self.registry.views.get(&id) {
                 let states = states.decode(view.plan.aggregation.state_schema())?;
                 self.replayed += states.get_array_memory_size();
                 view.apply(&states.into());
@@ -155,7 +160,7 @@ impl Recovery<'_> {
 
     /// The log may hold more than fits into memory.
     fn flush_if_large(&mut self) -> Result<()> {
-        let mut views: Vec<_> = self.views.by_id.values().map(|view| (view.size().1, view)).collect();
+        let mut views: Vec<_> = self.registry.views.values().map(|view| (view.size().1, view)).collect();
         let mut memory: usize = views.iter().map(|(bytes, _)| bytes).sum();
         views.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
         for (bytes, view) in views {
@@ -183,7 +188,7 @@ impl Recovery<'_> {
     /// As the writer of the runs did, what is in memory goes to a run first: it is older.
     fn commit_runs(&mut self, reader: &mut Reader<'_>) -> Result<()> {
         for _ in 0..reader.u32()? {
-            let view = self.views.by_id.get(&reader.view()?);
+            let view = self.registry.views.get(&reader.view()?);
             if let Some(view) = view {
                 self.flush(view)?;
             }
@@ -202,7 +207,7 @@ impl Recovery<'_> {
     fn checkpoint(&mut self, reader: &mut Reader<'_>) -> Result<()> {
         self.named.clear();
         for _ in 0..reader.u32()? {
-            let view = self.views.by_id.get(&reader.view()?);
+            let view = self.registry.views.get(&reader.view()?);
             let mut runs = Vec::new();
             for name in reader.names()? {
                 if let Some(view) = view {

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use arrow::array::RecordBatch;
 
+use crate::engine::cascade::{Readers, cascade};
 use crate::engine::running::{Folded, Running};
 use crate::engine::thread::blocking;
 use crate::engine::{Engine, Level, Part};
 use crate::error::Result;
 use crate::join::JoinedRows;
 use crate::stream::StreamId;
-use crate::view::{Snapshot, View, ViewId};
+use crate::view::{Snapshot, ViewId};
 
 /// So long at most for the sake of the order, which only values that are kept as they came depend on.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(10);
@@ -28,7 +29,7 @@ pub struct WriteSet {
     /// The commit is on its way and minds what readers see, and the runs.
     submitted: bool,
     rows: u64,
-    readers: Vec<Readers>,
+    met: Vec<Met>,
 }
 
 /// What several write sets hold so far, in their order: a transaction reads what it has written.
@@ -52,22 +53,28 @@ impl Written {
     }
 }
 
-/// The views that read a stream when the write first wrote to it. One that is made or activated meanwhile gets nothing
-/// of the write, or else it would get a part.
-struct Readers {
+/// What read a stream when the write first wrote to it. A view or a transform that is made or activated meanwhile gets
+/// nothing of the write, or else it would get a part.
+struct Met {
     stream: StreamId,
     targets: Option<Vec<ViewId>>,
-    views: Vec<Arc<View>>,
+    readers: Readers,
 }
 
 impl WriteSet {
     pub(super) fn new(engine: Arc<Engine>, visible: bool) -> Self {
         engine.shared.write_sets.fetch_add(1, Ordering::Relaxed);
-        Self { engine, running: Arc::default(), visible, submitted: false, rows: 0, readers: Vec::new() }
+        Self { engine, running: Arc::default(), visible, submitted: false, rows: 0, met: Vec::new() }
     }
 
     pub fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// The views that it has anything for: those of the streams that it was given events of, or that transforms have
+    /// written to.
+    pub fn views(&self) -> Vec<ViewId> {
+        self.running.views()
     }
 
     /// Folds a batch of events. After an error the write set must be dropped.
@@ -84,36 +91,41 @@ impl WriteSet {
         joined: &JoinedRows,
     ) -> Result<()> {
         self.rows += batch.num_rows() as u64;
-        let views = self.readers(stream, targets)?;
-        let mut inputs = Vec::with_capacity(views.len());
-        for view in &views {
-            for branch in view.plan.front.branches.iter().filter(|b| b.stream == stream) {
-                inputs.push((view.id, view.plan.aggregation.evaluate(&branch.run(batch, joined)?)?));
+        let mut inputs = Vec::new();
+        cascade(stream, targets, batch, joined, |stream, targets, batch| {
+            let Readers { views, transforms } = self.readers(stream, targets)?;
+            for view in &views {
+                for branch in view.plan.front.branches.iter().filter(|b| b.stream == stream) {
+                    inputs.push((view.id, view.plan.aggregation.evaluate(&branch.run(batch, joined)?)?));
+                }
+                view.count_input(batch);
             }
-            view.count_input(batch);
-        }
+            Ok(transforms)
+        })?;
         self.running.update(&inputs, &self.engine.shared)
     }
 
-    fn readers(&mut self, stream: StreamId, targets: Option<&[ViewId]>) -> Result<Vec<Arc<View>>> {
-        let same = |r: &&Readers| r.stream == stream && r.targets.as_deref() == targets;
-        if let Some(readers) = self.readers.iter().find(same) {
-            return Ok(readers.views.clone());
+    fn readers(&mut self, stream: StreamId, targets: Option<&[ViewId]>) -> Result<Readers> {
+        let same = |met: &&Met| met.stream == stream && met.targets.as_deref() == targets;
+        if let Some(met) = self.met.iter().find(same) {
+            return Ok(met.readers.clone());
         }
-        let views: Vec<_> = self.engine.shared.views.read().targets(stream, targets).cloned().collect();
-        for view in &views {
+        let readers = self.engine.shared.registry.read().targets(stream, targets);
+        let views = &readers.views;
+        for view in views {
             self.running.begin(view)?;
         }
         if self.visible {
-            for view in &views {
+            for view in views {
                 let mut running = view.running.lock();
                 if !running.iter().any(|r| Arc::ptr_eq(r, &self.running)) {
                     running.push(Arc::clone(&self.running));
                 }
             }
         }
-        self.readers.push(Readers { stream, targets: targets.map(<[_]>::to_vec), views: views.clone() });
-        Ok(views)
+        let targets = targets.map(<[_]>::to_vec);
+        self.met.push(Met { stream, targets, readers: readers.clone() });
+        Ok(readers)
     }
 
     /// Takes the folds of another write set into this one; neither is visible yet.

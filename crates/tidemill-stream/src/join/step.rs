@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array, new_null_array};
 use arrow::compute::{filter, take};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Field, SchemaRef};
 use datafusion::common::cast::as_boolean_array;
 use datafusion::common::{JoinSide, JoinType, NullEquality};
 use datafusion::error::{DataFusionError, Result};
@@ -18,9 +18,8 @@ use tidemill_sql::{SqlError, SqlState};
 
 use super::rows::{Pairs, Rows, is_null};
 use super::{Condition, Join, JoinedExec, JoinedRows};
-use crate::front::{Step, with_rows};
+use crate::front::{Step, appended, with_rows};
 use crate::stream::StreamExec;
-use crate::window;
 
 /// Pairs of an event and a row that are looked at together.
 const SOME_PAIRS: usize = 8192;
@@ -182,10 +181,10 @@ impl JoinStep {
         &self.schema
     }
 
-    /// Has the pane, a column of the events, be the last column; returns where that is.
-    pub(crate) fn carry_pane(&mut self, pane: usize) -> usize {
-        self.output.push(Side::Event(pane));
-        self.schema = window::append_pane(&self.schema);
+    /// Has a column of the events be the last column; returns where that is.
+    pub(crate) fn carry(&mut self, place: usize, field: &Arc<Field>) -> usize {
+        self.output.push(Side::Event(place));
+        self.schema = appended(&self.schema, field);
         self.output.len() - 1
     }
 
@@ -361,7 +360,7 @@ fn kept(plan: &Arc<dyn ExecutionPlan>) -> Option<(Arc<super::Joined>, Vec<Step>)
         if let Some(leaf) = below.downcast_ref::<JoinedExec>() {
             let schema = leaf.schema();
             let fields = schema.fields().iter().zip(&leaf.columns);
-            let column = |(field, i): (&Arc<arrow::datatypes::Field>, &usize)| {
+            let column = |(field, i): (&Arc<Field>, &usize)| {
                 Arc::new(Column::new(field.name(), *i)) as Arc<dyn PhysicalExpr>
             };
             let expressions = fields.map(column).collect();

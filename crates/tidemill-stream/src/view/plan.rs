@@ -79,7 +79,7 @@ pub async fn compile(
 /// The session's functions and planners with only those rules that keep an aggregate in one piece:
 /// `single_distinct_aggregation_to_group_by` splits `count(DISTINCT x)` into two aggregates whose states do not merge,
 /// and the physical rules are there for sources that a view does not have.
-fn view_session(session: &SessionState) -> SessionState {
+pub(crate) fn view_session(session: &SessionState) -> SessionState {
     let rules = Optimizer::new()
         .rules
         .into_iter()

@@ -12,7 +12,7 @@ use tidemill_stream::engine::{Level, Options};
 use tidemill_stream::stream::StreamDefinition;
 use tokio::runtime::Handle;
 
-use crate::support::{Harness, stream};
+use crate::support::{Harness, Plans, stream};
 
 pub type Row = (Option<i32>, Option<String>, Option<i64>, Option<i16>);
 
@@ -42,7 +42,7 @@ pub fn row() -> impl Strategy<Value = Row> {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+pub enum Step {
     Insert(Vec<Row>, Level),
     /// A write set, committed or abandoned; readers see it while it runs.
     WriteSet(Vec<Vec<Row>>, bool),
@@ -55,7 +55,7 @@ fn level() -> impl Strategy<Value = Level> {
     prop_oneof![Just(Level::SyncCommit), Just(Level::SyncReceive)]
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (prop::collection::vec(row(), 0..40), level()).prop_map(|(rows, level)| Step::Insert(rows, level)),
         1 => (prop::collection::vec(row(), 300..400), level()).prop_map(|(rows, level)| Step::Insert(rows, level)),
@@ -100,7 +100,7 @@ const AGGREGATES: [&str; 28] = [
 const KEYS: [&str; 6] = ["", "k", "t", "k, t", "k % 3", "x / 100, t"];
 const FILTERS: [&str; 4] = ["", "WHERE x > 0", "WHERE t LIKE 'a%' OR k IS NULL", "WHERE y < 100 AND k > 3"];
 
-fn query() -> impl Strategy<Value = String> {
+pub fn query() -> impl Strategy<Value = String> {
     let aggregates = prop::sample::subsequence(AGGREGATES.to_vec(), 1..5);
     let keys = prop::sample::select(KEYS.to_vec());
     let filters = prop::sample::select(FILTERS.to_vec());
@@ -141,7 +141,7 @@ fn queries() -> impl Strategy<Value = Vec<String>> {
 }
 
 /// Columns of a filter, and the filter.
-type KeyFilter = (Vec<&'static str>, String);
+pub type KeyFilter = (Vec<&'static str>, String);
 
 pub fn in_memory() -> Options {
     Options {
@@ -159,7 +159,7 @@ pub fn on_disk() -> Options {
 }
 
 /// Looked up by key, by the beginning of the key, or filtered.
-fn key_filter() -> impl Strategy<Value = KeyFilter> {
+pub fn key_filter() -> impl Strategy<Value = KeyFilter> {
     let number = || -4..41i32;
     prop_oneof![
         number().prop_map(|k| (vec!["k"], format!("WHERE k = {k}"))),
@@ -178,14 +178,14 @@ fn key_filter() -> impl Strategy<Value = KeyFilter> {
 }
 
 /// Every step is checked against the batch query over what was acknowledged so far.
-async fn run(queries: Vec<String>, steps: Vec<(Step, KeyFilter)>, small: bool) {
+pub async fn run(plans: Plans, steps: Vec<(Step, KeyFilter)>, small: bool) {
     let options = match small {
         true => on_disk(),
         // Sessions lead the commits.
         false => Options { runtime: Some(Handle::current()), ..in_memory() },
     };
     let mut disk = Arc::new(SimDisk::new());
-    let mut harness = Harness::open(disk.clone() as Arc<dyn Disk>, options.clone(), &queries).await;
+    let mut harness = Harness::start(disk.clone() as Arc<dyn Disk>, options.clone(), &plans).unwrap();
     let mut events: Vec<RecordBatch> = vec![batch(&[])];
     let mut durable = events.len();
     for (i, (step, (columns, filter))) in steps.into_iter().enumerate() {
@@ -219,7 +219,7 @@ async fn run(queries: Vec<String>, steps: Vec<(Step, KeyFilter)>, small: bool) {
             }
             Step::Restart => {
                 harness.engine.shutdown();
-                harness = Harness::open(disk.clone() as Arc<dyn Disk>, options.clone(), &queries).await;
+                harness = Harness::start(disk.clone() as Arc<dyn Disk>, options.clone(), &plans).unwrap();
                 durable = events.len();
             }
             Step::Crash(seed) => {
@@ -227,7 +227,7 @@ async fn run(queries: Vec<String>, steps: Vec<(Step, KeyFilter)>, small: bool) {
                 // what must be there is known exactly.
                 harness.engine.flush().await.unwrap();
                 disk = Arc::new(disk.crash(seed));
-                harness = Harness::open(disk.clone() as Arc<dyn Disk>, options.clone(), &queries).await;
+                harness = Harness::start(disk.clone() as Arc<dyn Disk>, options.clone(), &plans).unwrap();
                 durable = events.len();
             }
         }
@@ -245,7 +245,7 @@ proptest! {
         steps in prop::collection::vec((step(), key_filter()), 1..16),
         small in any::<bool>(),
     ) {
-        crate::scenario::run(run(queries, steps, small));
+        crate::scenario::run(async move { run(Plans::compile(&queries).await, steps, small).await });
     }
 }
 
@@ -262,5 +262,6 @@ fn the_order_of_writes_survives_a_crash() {
         Step::Restart,
     ];
     let queries = vec!["SELECT t, json_agg(k) FROM s GROUP BY t".to_string()];
-    crate::scenario::run(run(queries, steps.map(|step| (step, every())).to_vec(), true));
+    let steps = steps.map(|step| (step, every())).to_vec();
+    crate::scenario::run(async move { run(Plans::compile(&queries).await, steps, true).await });
 }

@@ -148,12 +148,12 @@ impl Joined {
             let view = view::compile(&context.state(), &plan, self.window).await;
             plans.push((query.clone(), Arc::new(view.unwrap_or_else(|error| panic!("{query}: {error}")))));
         }
-        Plans(plans)
+        Plans(plans, vec![])
     }
 
     /// As a server does before it writes events.
     async fn load(&self, views: &[Arc<View>]) {
-        for join in views.iter().flat_map(|view| view.joins()) {
+        for join in views.iter().flat_map(|view| view.joins().all()) {
             let rows = context().execute_logical_plan(join.joined.plan.clone()).await.unwrap();
             let batches = rows.collect().await.unwrap();
             let memory = MemoryConsumer::new("joined rows").register(&self.memory);
@@ -351,7 +351,7 @@ fn rows_that_do_not_fit_are_an_error_and_those_before_stay() {
     crate::scenario::run(async {
         let (joined, harness) = harness_of(JOINS[0], vec![(Some(1), None, Some(7))], 100_000).await;
         joined.load(harness.views()).await;
-        let join = &harness.views()[0].joins()[0];
+        let join = &harness.views()[0].joins().all()[0];
         let many: Vec<TableRow> = (0..100_000).map(|i| (Some(1), None, Some(i))).collect();
         let memory = MemoryConsumer::new("joined rows").register(&joined.memory);
         let batch = table_batch(&many).project(&[0, 2]).unwrap();

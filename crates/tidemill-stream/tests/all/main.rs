@@ -10,6 +10,7 @@ mod join;
 mod pressure;
 mod scenario;
 mod support;
+mod transform;
 mod trouble;
 mod ttl;
 mod whole;

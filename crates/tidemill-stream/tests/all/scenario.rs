@@ -14,10 +14,10 @@ use tidemill_stream::disk::Disk;
 use tidemill_stream::disk::sim::SimDisk;
 use tidemill_stream::engine::{Level, Options, Part};
 use tidemill_stream::log::LogError;
-use tidemill_stream::stream::StreamDefinition;
+use tidemill_stream::stream::{StreamDefinition, StreamId};
 use tokio::runtime::Handle;
 
-use crate::support::{Harness, Plans, printed, stream};
+use crate::support::{Harness, OUTPUTS, Plans, printed, stream};
 
 /// How long a step waits for the maintenance thread, which may have nothing to do.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -34,11 +34,20 @@ pub fn options() -> Options {
     }
 }
 
-pub const QUERIES: [&str; 3] = [
+pub const QUERIES: [&str; 4] = [
     "SELECT count(*), sum(x) FROM s",
     "SELECT k, count(*), sum(x), max(t) FROM s GROUP BY k",
     "SELECT k, t, x FROM s WHERE x % 7 = 0",
+    "SELECT k, count(*), sum(x), min(t) FROM b GROUP BY k",
 ];
+/// A transform that writes to another one's stream.
+const TRANSFORMS: [(&str, StreamId); 2] = [
+    ("SELECT k, t, x + 1, y FROM s WHERE x % 3 > 0", OUTPUTS[0].1),
+    ("SELECT k, upper(t), x, y FROM a UNION ALL SELECT k, t, -x, y FROM a WHERE x % 5 = 0", OUTPUTS[1].1),
+];
+const OUTPUT: &str = "SELECT k, t, x + 1 AS x FROM s WHERE x % 3 > 0";
+const LAST_OUTPUT: &str =
+    "SELECT k, upper(t) AS t, x FROM a UNION ALL SELECT k, t, -x FROM a WHERE x % 5 = 0";
 /// The view that the scenario truncates.
 pub const TRUNCATED: usize = 1;
 
@@ -122,7 +131,9 @@ pub struct Play {
 
 impl Play {
     pub async fn new() -> Play {
-        let plans = Plans::compile(&QUERIES.map(String::from)).await;
+        let transforms = TRANSFORMS.map(|(query, output)| (query.to_string(), vec![output]));
+        let plans = Plans::compile(&QUERIES.map(String::from)).await.with_transforms(&transforms).await;
+        let plans = plans.where_outputs_are(&[("a", OUTPUT.into()), ("b", LAST_OUTPUT.into())]);
         let steps = scenario();
         assert!(steps.len() <= 64);
         Play { steps, plans, expected: HashMap::new(), starts: AtomicUsize::new(0) }

@@ -15,6 +15,7 @@ use tidemill_sql::types::{Scalar, Type};
 use tidemill_stream::disk::Disk;
 use tidemill_stream::engine::{Engine, Fatal, Level, Options, Part};
 use tidemill_stream::stream::{StreamDefinition, StreamId, StreamTable};
+use tidemill_stream::transform::{self, Output, Transform, TransformPlan};
 use tidemill_stream::view::{self, View, ViewId, ViewTable, state_views};
 use tidemill_stream::window::Window;
 
@@ -36,6 +37,39 @@ pub fn stream() -> StreamDefinition {
             ("x".into(), Type::new(Scalar::Int8)),
             ("y".into(), Type::new(Scalar::Float8)),
         ],
+    }
+}
+
+/// Streams that transforms write to, with the columns of `s`.
+pub const OUTPUTS: [(&str, StreamId); 2] = [("a", StreamId(2)), ("b", StreamId(3))];
+
+/// A session that plans views and transforms.
+fn streaming() -> SessionContext {
+    let context = context();
+    context.register_table("s", Arc::new(StreamTable::new(&stream()))).unwrap();
+    for (name, id) in OUTPUTS {
+        let definition = StreamDefinition { id, name: name.into(), ..stream() };
+        context.register_table(name, Arc::new(StreamTable::new(&definition))).unwrap();
+    }
+    context
+}
+
+/// Rows become events as they are: the columns of the query, in their order.
+#[derive(Debug)]
+struct AsTheyAre {
+    stream: StreamId,
+    arrival: usize,
+}
+
+impl Output for AsTheyAre {
+    fn stream(&self) -> StreamId {
+        self.stream
+    }
+
+    fn events(&self, rows: &RecordBatch) -> tidemill_sql::Result<RecordBatch> {
+        let others = (0..rows.num_columns()).filter(|i| *i != self.arrival);
+        let columns = std::iter::once(self.arrival).chain(others).map(|i| rows.column(i).clone()).collect();
+        Ok(RecordBatch::try_new(stream().event_schema(), columns).unwrap())
     }
 }
 
@@ -64,9 +98,9 @@ pub fn printed(batches: &[RecordBatch]) -> Vec<String> {
     lines
 }
 
-/// Views planned once, for tests that open many engines over them.
+/// Views planned once, for tests that open many engines over them, and the transforms in front of them.
 #[derive(Clone)]
-pub struct Plans(pub Vec<(String, Arc<view::ViewPlan>)>);
+pub struct Plans(pub Vec<(String, Arc<view::ViewPlan>)>, pub Vec<(Arc<TransformPlan>, Vec<StreamId>)>);
 
 impl Plans {
     pub async fn compile(queries: &[String]) -> Plans {
@@ -76,15 +110,39 @@ impl Plans {
     pub async fn compile_windowed(queries: &[String], window: Option<Window>) -> Plans {
         let mut plans = Vec::new();
         for query in queries {
-            let context = context();
-            context.register_table("s", Arc::new(StreamTable::new(&stream()))).unwrap();
+            let context = streaming();
             let plan = plan(&context, query).await.unwrap();
             plans.push((
                 query.clone(),
                 Arc::new(view::compile(&context.state(), &plan, window).await.unwrap()),
             ));
         }
-        Plans(plans)
+        Plans(plans, Vec::new())
+    }
+
+    /// Adds transforms of queries, and the streams that they write to.
+    pub async fn with_transforms(mut self, transforms: &[(String, Vec<StreamId>)]) -> Plans {
+        for (query, outputs) in transforms {
+            let context = streaming();
+            let plan = plan(&context, query).await.unwrap();
+            let plan = transform::compile(&context.state(), &plan).await.unwrap();
+            self.1.push((Arc::new(plan), outputs.clone()));
+        }
+        self
+    }
+
+    /// Tells what the batch queries find in the streams that transforms write to: queries over `s`.
+    pub fn where_outputs_are(mut self, outputs: &[(&str, String)]) -> Plans {
+        let defined: Vec<_> = outputs.iter().map(|(name, query)| format!("{name} AS ({query})")).collect();
+        for (query, _) in &mut self.0 {
+            *query = format!("WITH {} {query}", defined.join(", "));
+        }
+        self
+    }
+
+    /// The number of a transform.
+    pub fn transform_id(transform: usize) -> ViewId {
+        ViewId(500 + transform as u32)
     }
 
     /// The batch query of a view over all `events`, and of its rows those that a filter lets pass.
@@ -114,6 +172,14 @@ impl Harness {
         let views: Vec<Arc<View>> = plans.0.iter().enumerate().map(view).collect::<Result<_, _>>()?;
         let fatal = Fatal::new(|_| {});
         let engine = Arc::new(Engine::open(disk, options, views.clone(), fatal.clone())?);
+        for (i, (plan, outputs)) in plans.1.iter().enumerate() {
+            let output = |stream: &StreamId| {
+                Arc::new(AsTheyAre { stream: *stream, arrival: plan.arrival }) as Arc<dyn Output>
+            };
+            let outputs = outputs.iter().map(output).collect();
+            let transform = Transform::new(Plans::transform_id(i), Arc::clone(plan), outputs, true);
+            engine.add_transform(Arc::new(transform));
+        }
         Ok(Harness { stream: stream(), engine, fatal, plans: plans.clone(), views })
     }
 
