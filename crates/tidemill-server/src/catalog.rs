@@ -8,6 +8,7 @@ mod foreign;
 mod object;
 mod store;
 mod table;
+mod transform;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -26,16 +27,19 @@ use tidemill_stream::stream::{StreamDefinition, StreamId, StreamTable};
 use tidemill_stream::view::{View, ViewId, ViewTable};
 use tokio::sync::Notify;
 
-use crate::join::joining_views;
+use crate::join::joining;
 
 pub use foreign::{
     ChildObject, ForeignServer, ForeignTable, ForeignTableColumn, ForeignTableObject,
     MULTI_TENANT_SERVER_OID, ServerObject, UserMappingObject,
 };
-pub use object::{PlainViewObject, StreamObject, TableColumn, TableObject, ViewObject, ViewOptions};
+pub use object::{
+    PlainViewObject, StreamObject, TableColumn, TableObject, TransformObject, ViewObject, ViewOptions,
+};
 pub use store::Loaded;
 use store::Store;
 pub use table::{Default, Table};
+pub use transform::{ContinuousTransform, Ways};
 
 /// The first number of a user's object, as in PostgreSQL.
 pub const FIRST_USER_OID: u32 = 16_384;
@@ -45,6 +49,7 @@ pub const FIRST_USER_OID: u32 = 16_384;
 pub enum Relation {
     Stream(Arc<Stream>),
     View(Arc<ContinuousView>),
+    Transform(Arc<ContinuousTransform>),
     Table(Arc<Table>),
     PlainView(Arc<PlainView>),
     Foreign(Arc<ForeignTable>),
@@ -57,7 +62,7 @@ pub struct Stream {
     pub definition: StreamDefinition,
     pub table: Arc<StreamTable>,
     schema: SchemaRef,
-    pub stats: StreamStats,
+    pub stats: Arc<StreamStats>,
 }
 
 /// Counters since the server started.
@@ -88,6 +93,7 @@ impl Relation {
         match self {
             Relation::Stream(s) => s.oid,
             Relation::View(v) => v.oid,
+            Relation::Transform(t) => t.oid,
             Relation::Table(t) => t.oid,
             Relation::PlainView(v) => v.oid,
             Relation::Foreign(t) => t.oid,
@@ -98,6 +104,7 @@ impl Relation {
         match self {
             Relation::Stream(s) => &s.object.name,
             Relation::View(v) => &v.object.name,
+            Relation::Transform(t) => &t.object.name,
             Relation::Table(t) => &t.object.name,
             Relation::PlainView(v) => &v.object.name,
             Relation::Foreign(t) => &t.object.name,
@@ -109,6 +116,7 @@ impl Relation {
         match self {
             Relation::Stream(_) => "stream",
             Relation::View(_) => "continuous view",
+            Relation::Transform(_) => "continuous transform",
             Relation::Table(_) => "table",
             Relation::PlainView(_) => "view",
             Relation::Foreign(_) => "foreign table",
@@ -136,7 +144,12 @@ impl Stream {
         };
         let table = Arc::new(StreamTable::new(&definition));
         let schema = definition.event_schema();
-        Self { oid, object, definition, table, schema, stats: StreamStats::default() }
+        Self { oid, object, definition, table, schema, stats: Arc::default() }
+    }
+
+    /// The same stream with another definition: its figures go on.
+    pub fn altered(&self, object: StreamObject) -> Self {
+        Self { stats: Arc::clone(&self.stats), ..Self::new(self.oid, object) }
     }
 
     pub fn id(&self) -> StreamId {
@@ -186,11 +199,15 @@ pub struct Catalog {
     /// By number.
     servers: RwLock<BTreeMap<u32, Arc<ForeignServer>>>,
     comments: RwLock<Arc<Comments>>,
+    /// The tables behind streams.
+    behind: RwLock<HashMap<StreamId, Arc<[Arc<Table>]>>>,
     next_oid: Mutex<u32>,
     /// Grows with every change; what was planned against another version is planned again.
     version: AtomicU64,
     /// Held by the statement that changes the catalog, from its checks to the end.
     pub change: tokio::sync::Mutex<()>,
+    /// Shared by who writes events, so that no way leads to other tables meanwhile; held alone by who makes a transform.
+    pub writing: tokio::sync::RwLock<()>,
     /// Somebody found a foreign server dead: it is probed now.
     pub suspected: Arc<Notify>,
 }
@@ -208,9 +225,11 @@ impl Catalog {
             relations: RwLock::default(),
             servers: RwLock::default(),
             comments: RwLock::new(Arc::new(comments)),
+            behind: RwLock::default(),
             next_oid: Mutex::new(loaded.next_oid.max(FIRST_USER_OID)),
             version: AtomicU64::new(1),
             change: tokio::sync::Mutex::new(()),
+            writing: tokio::sync::RwLock::default(),
             suspected: Arc::default(),
         };
         catalog.install_server(ForeignServer::of_multi_tenant_tables()?);
@@ -284,7 +303,9 @@ impl Catalog {
         let id = |relation: &Relation| match relation {
             Relation::View(view) => Some(view.id()),
             Relation::Table(table) => Some(table.id()),
-            Relation::Stream(_) | Relation::PlainView(_) | Relation::Foreign(_) => None,
+            Relation::Stream(_) | Relation::Transform(_) | Relation::PlainView(_) | Relation::Foreign(_) => {
+                None
+            }
         };
         self.relations().iter().filter_map(id).collect()
     }
@@ -304,15 +325,21 @@ impl Catalog {
             .collect()
     }
 
-    /// What can't be without a relation: the continuous views that read a stream or join a table, the views that name it.
+    /// What can't be without a relation: the continuous views and transforms that read a stream, write to it or join a table, the
+    /// views that name it.
     pub fn dependents(&self, relation: &Relation) -> Vec<Relation> {
+        let (oid, stream) = (relation.oid(), StreamId(relation.oid()));
         let folding = match relation {
-            Relation::Stream(stream) => self.readers(stream.id()),
-            Relation::Table(_) | Relation::Foreign(_) => joining_views(self, relation.name()),
-            Relation::View(_) | Relation::PlainView(_) => vec![],
+            Relation::Stream(_) => self.readers(stream).into_iter().map(Relation::View).collect(),
+            Relation::Table(_) | Relation::Foreign(_) => joining(self, relation.name()),
+            _ => vec![],
         };
+        let carries = |t: &Arc<ContinuousTransform>| t.streams().contains(&stream) || t.writes_to(oid);
+        let carrying = self.transforms().into_iter().filter(carries).map(Relation::Transform);
+        let carrying =
+            carrying.filter(|t| !folding.iter().any(|known| known.oid() == t.oid())).collect::<Vec<_>>();
         let naming = self.plain_readers(relation.name()).into_iter().map(Relation::PlainView);
-        folding.into_iter().map(Relation::View).chain(naming).collect()
+        folding.into_iter().chain(carrying).chain(naming).collect()
     }
 
     /// A number that no object ever had. It lasts once something is stored.
@@ -325,13 +352,20 @@ impl Catalog {
 
     /// Puts a relation in that the file has already.
     pub fn install(&self, relation: Relation) {
+        let carries = matches!(relation, Relation::Transform(_));
         self.relations.write().insert(relation.name().to_string(), relation);
+        if carries {
+            self.find_ways();
+        }
         self.version.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Takes a relation out that the file no longer has.
     pub fn uninstall(&self, name: &str) {
-        self.relations.write().remove(name);
+        let gone = self.relations.write().remove(name);
+        if matches!(gone, Some(Relation::Transform(_))) {
+            self.find_ways();
+        }
         self.version.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -417,6 +451,7 @@ impl Catalog {
 pub enum Change<'a> {
     PutStream(u32, &'a StreamObject),
     PutView(u32, &'a ViewObject),
+    PutTransform(u32, &'a TransformObject),
     PutTable(u32, &'a TableObject),
     PutPlainView(u32, &'a PlainViewObject),
     PutServer(u32, &'a ServerObject),

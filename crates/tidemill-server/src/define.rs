@@ -13,6 +13,7 @@ pub mod plain_view;
 mod rename;
 mod stream;
 mod table;
+mod transform;
 
 use tidemill_federation::wrapper::{WRAPPERS, Wrapper};
 use tidemill_sql::statement::Name;
@@ -28,6 +29,7 @@ pub use drop::drop_objects;
 pub use rename::alter_view;
 pub use stream::{alter_stream, create_stream};
 pub use table::{NewTable, create_table, is_new, truncate};
+pub use transform::load_transforms;
 
 /// Columns of a relation at most, as in PostgreSQL.
 pub const COLUMNS_MAX: usize = 1600;

@@ -3,6 +3,7 @@
 mod assign;
 mod fill;
 mod foreign;
+mod route;
 mod target;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use tidemill_sql::value::ColumnBuilder;
 pub use assign::{Assign, is_readable, position_of_item};
 pub use fill::{Computed, Fill};
 pub use foreign::{ForeignTarget, rows_of};
+pub use route::Route;
 pub use target::{Place, Target};
 
 /// Rows of one generated series at most.

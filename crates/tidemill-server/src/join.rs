@@ -27,7 +27,7 @@ use tidemill_stream::join::{Join, JoinedRows, Joins, Loaded};
 use tidemill_stream::stream::StreamId;
 use tidemill_stream::view::ViewId;
 
-use crate::catalog::{Catalog, ContinuousView};
+use crate::catalog::{Catalog, Relation};
 use crate::query::{self, Planner, Reads};
 use crate::server::Server;
 
@@ -204,23 +204,32 @@ fn over(scan: TableScan, source: &Arc<dyn TableSource>) -> datafusion::error::Re
         .build()
 }
 
-/// The continuous views whose events join rows of a relation.
-pub fn joining_views(catalog: &Catalog, name: &str) -> Vec<Arc<ContinuousView>> {
-    let reads = |view: &Arc<ContinuousView>| {
-        let relations = view.view.joins().all().iter().flat_map(|join| &join.joined.relations);
-        relations.into_iter().any(|read| split_nodes(read).0 == name)
+/// The continuous views and transforms whose events join rows of a relation.
+pub fn joining(catalog: &Catalog, name: &str) -> Vec<Relation> {
+    let reads = |relation: &Relation| {
+        let joins = joins_of(relation).map_or(&[][..], Joins::all);
+        joins.iter().flat_map(|join| &join.joined.relations).any(|read| split_nodes(read).0 == name)
     };
-    catalog.views().into_iter().filter(reads).collect()
+    catalog.relations().into_iter().filter(reads).collect()
+}
+
+fn joins_of(relation: &Relation) -> Option<&Joins> {
+    match relation {
+        Relation::View(view) => Some(view.view.joins()),
+        Relation::Transform(transform) => Some(transform.transform.joins()),
+        Relation::Stream(_) | Relation::Table(_) | Relation::PlainView(_) | Relation::Foreign(_) => None,
+    }
 }
 
 /// The views that join a relation must find the columns that they read.
 pub async fn check_readers(server: &Server, name: &str) -> Result<()> {
-    for view in joining_views(&server.catalog, name) {
-        for join in view.view.joins().all() {
+    for reader in joining(&server.catalog, name) {
+        for join in joins_of(&reader).map_or(&[][..], Joins::all) {
             as_of_now(&join.joined.plan, &server.defining).await.map_err(|error| {
                 error.with_hint(format!(
-                    "Drop continuous view \"{}\", which joins it, first.",
-                    view.object.name
+                    "Drop {} \"{}\", which joins it, first.",
+                    reader.kind(),
+                    reader.name()
                 ))
             })?;
         }
@@ -230,7 +239,8 @@ pub async fn check_readers(server: &Server, name: &str) -> Result<()> {
 
 fn changed(relation: &str, column: &str) -> DataFusionError {
     let name = split_nodes(relation).0;
-    let message = format!("column \"{column}\" of relation \"{name}\" is not what a continuous view joins");
+    let message =
+        format!("column \"{column}\" of relation \"{name}\" is joined by a continuous view or transform");
     DataFusionError::External(Box::new(SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, message)))
 }
 

@@ -174,7 +174,7 @@ pub fn collect(server: &Server, relations: &[Relation], servers: &[Arc<ForeignSe
         .filter_map(|server| Some((Arc::clone(server), server.reached().health().map(|h| h.known())?)))
         .collect();
     let streams = relations.iter().filter_map(|relation| match relation {
-        Relation::Stream(stream) => Some((vec![("stream", stream.object.name.clone())], &stream.stats)),
+        Relation::Stream(stream) => Some((vec![("stream", stream.object.name.clone())], &*stream.stats)),
         _ => None,
     });
     let views = relations.iter().filter_map(|relation| match relation {

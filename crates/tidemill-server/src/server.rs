@@ -140,6 +140,7 @@ impl Server {
             engine_views.push(Arc::clone(&view.view));
             catalog.install(Relation::View(Arc::new(view)));
         }
+        let transforms = define::load_transforms(&catalog, &defining, loaded.transforms).await?;
         let keepalive = keepalive(&config.settings, &catalog);
         let (shutdown, _) = watch::channel(false);
         let stop = shutdown.clone();
@@ -157,6 +158,7 @@ impl Server {
         };
         let engine = Engine::open(Arc::clone(&disk), options, engine_views, fatal)
             .map_err(|e| e.into_sql(planner::plan_error))?;
+        transforms.into_iter().for_each(|transform| engine.add_transform(transform));
         let memory = Arc::new(GreedyMemoryPool::new((config.settings.memory_limit_bytes() / 4) as usize));
         let server = Server {
             config,

@@ -44,6 +44,7 @@ use tidemill_stream::view::ViewId;
 use tokio::time::Instant;
 
 use crate::activity::{Activity, State};
+use crate::catalog::Table;
 use crate::insert::Target;
 use crate::listen::Connection;
 use crate::pg::backend::{self, TransactionStatus};
@@ -484,9 +485,9 @@ impl Session {
         }
     }
 
-    /// A table is not told from others by the setting for streams: what is in it is durable.
-    fn level_of(&self, target: &Target) -> Level {
-        if target.table().is_some() { Level::SyncCommit } else { self.level() }
+    /// A table is not told from others by the setting for streams: what is in it is durable. `tables` are written to.
+    fn level_of(&self, tables: &[Arc<Table>]) -> Level {
+        if tables.is_empty() { self.level() } else { Level::SyncCommit }
     }
 
     /// Inside a transaction the clock of `now()` stands still.
@@ -536,18 +537,18 @@ impl Session {
         Planner::new(&self.server, vars, info)
     }
 
-    /// The views that read what this session writes to `target`; `None` for all.
+    /// The views and transforms that read what this session writes to `target`; `None` for all.
     fn targets_of(&self, target: &Target) -> Result<Option<Arc<[ViewId]>>> {
         if target.table().is_some() { Ok(None) } else { self.targets() }
     }
 
-    /// The views that read what this session writes; `None` for all.
+    /// The views and transforms that read what this session writes; `None` for all.
     fn targets(&self) -> Result<Option<Arc<[ViewId]>>> {
         let names = &self.settings.current().stream_targets;
         if names.is_empty() {
             return Ok(None);
         }
-        let ids = names.iter().map(|n| Ok(self.server.catalog.view(n)?.id())).collect::<Result<Vec<_>>>()?;
+        let ids = names.iter().map(|n| self.server.catalog.target(n)).collect::<Result<Vec<_>>>()?;
         Ok(Some(ids.into()))
     }
 }

@@ -7,6 +7,7 @@
 mod class;
 mod column;
 mod comment;
+mod continuous_query;
 mod database;
 mod datatype;
 mod foreign;

@@ -135,6 +135,9 @@ impl Lookup {
             Some(Relation::Stream(stream)) if self.relations.streams == Streams::Planned => {
                 Arc::clone(&stream.table) as Arc<dyn TableProvider>
             }
+            Some(Relation::Transform(transform)) => {
+                return Err(DataFusionError::External(Box::new(read_of_transform(&transform.object.name))));
+            }
             Some(Relation::Stream(_)) => {
                 return Err(DataFusionError::External(Box::new(read_of_stream(name))));
             }
@@ -187,6 +190,11 @@ impl SchemaProvider for Lookup {
             schema => system::find(schema, name).is_some(),
         })
     }
+}
+
+fn read_of_transform(name: &str) -> SqlError {
+    SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is a continuous transform"))
+        .with_hint("It keeps no rows: read the table that it writes to, or a view over the stream.")
 }
 
 /// The error for a node filter on what has no nodes.

@@ -59,6 +59,7 @@ pub use compare::{key_function, value_of_key};
 pub(crate) use interval::{divide as divide_interval, interpolate as interpolate_interval};
 pub(crate) use json_value::{canonical as canonical_json, quote as quote_json};
 pub(crate) use kernel::{Call, Input};
+pub(crate) use object::identifiers;
 
 /// What a parameter accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

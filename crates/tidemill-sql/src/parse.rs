@@ -18,6 +18,7 @@ mod session;
 mod stream;
 mod table;
 mod token;
+mod transform;
 
 use sqlparser::ast;
 use sqlparser::keywords::Keyword;

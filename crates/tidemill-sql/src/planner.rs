@@ -68,7 +68,7 @@ pub(crate) use from_function::query_of;
 pub use hint::closest;
 pub use marker::assigned;
 pub use name::display_name;
-pub use obstacle::view_obstacle;
+pub use obstacle::{transform_obstacle, view_obstacle};
 pub use prepare::{prepare, prepare_expr, prepare_query, prepare_text};
 pub use relkind::CONTINUOUS_OPTION;
 pub use series::SeriesInPieces;

@@ -152,16 +152,44 @@ pub enum Statement {
 pub struct CreateView {
     /// Written with CONTINUOUS. Without it the FROM clause decides.
     pub continuous: bool,
+    /// Written with TRANSFORM. The option `action` can say the same.
+    pub transform: bool,
     pub or_replace: bool,
     pub if_not_exists: bool,
     pub name: Name,
     pub columns: Vec<String>,
     pub options: Vec<ViewOption>,
+    /// Of a transform.
+    pub output: Option<OutputFunction>,
     pub query: Box<ast::Query>,
     /// The text of the SELECT as written.
     pub query_text: String,
     /// Where it begins in the statement, in characters from 0.
     pub query_offset: usize,
+}
+
+/// What takes the rows of a transform, as in `pipeline_stream_insert('a', 'b')`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutputFunction {
+    pub name: Name,
+    /// The names in the arguments.
+    pub arguments: Vec<Name>,
+}
+
+impl CreateView {
+    pub fn is_transform(&self) -> bool {
+        let says = |o: &ViewOption| o.name == "action" && o.value.as_deref() == Some("transform");
+        self.transform || self.options.iter().any(says)
+    }
+
+    /// As the statement is answered.
+    pub fn tag(&self) -> &'static str {
+        match (self.continuous, self.transform) {
+            (_, true) => "CREATE CONTINUOUS TRANSFORM",
+            (true, false) => "CREATE CONTINUOUS VIEW",
+            (false, false) => "CREATE VIEW",
+        }
+    }
 }
 
 /// `name = value` in a WITH clause; a bare name is true.
@@ -253,6 +281,7 @@ pub enum ObjectKind {
     Stream,
     ForeignTable,
     ContinuousView,
+    ContinuousTransform,
     View,
     Table,
 }
@@ -264,6 +293,7 @@ impl ObjectKind {
             ObjectKind::Stream => "STREAM",
             ObjectKind::ForeignTable => "FOREIGN TABLE",
             ObjectKind::ContinuousView => "CONTINUOUS VIEW",
+            ObjectKind::ContinuousTransform => "CONTINUOUS TRANSFORM",
             ObjectKind::View => "VIEW",
             ObjectKind::Table => "TABLE",
         }

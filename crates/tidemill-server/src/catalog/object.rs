@@ -26,6 +26,21 @@ pub struct ViewObject {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TransformObject {
+    pub name: String,
+    /// The text of the SELECT.
+    pub query: String,
+    #[serde(default)]
+    pub options: ViewOptions,
+    /// What takes the rows, by the name that the statement gave it.
+    pub function: String,
+    /// The numbers of the streams and tables that it puts them into.
+    pub outputs: Vec<u32>,
+    pub active: bool,
+    pub created_at_us: i64,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TableObject {
     pub name: String,
     pub columns: Vec<TableColumn>,

@@ -9,7 +9,7 @@ use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use tidemill_sql::{Result, SqlError, SqlState};
 
 use super::foreign::{ForeignTableObject, ServerObject, UserMappingObject};
-use super::object::{PlainViewObject, StreamObject, TableObject, ViewObject};
+use super::object::{PlainViewObject, StreamObject, TableObject, TransformObject, ViewObject};
 use super::{Change, FIRST_USER_OID};
 
 const OBJECTS: TableDefinition<'static, u32, &'static str> = TableDefinition::new("objects");
@@ -42,6 +42,7 @@ pub struct Loaded {
     pub next_oid: u32,
     pub streams: Vec<(u32, StreamObject)>,
     pub views: Vec<(u32, ViewObject)>,
+    pub transforms: Vec<(u32, TransformObject)>,
     pub plain_views: Vec<(u32, PlainViewObject)>,
     pub comments: Vec<(u32, String, String)>,
     pub tables: Vec<(u32, TableObject)>,
@@ -55,6 +56,7 @@ pub struct Loaded {
 enum Row {
     Stream(StreamObject),
     View(ViewObject),
+    Transform(TransformObject),
     PlainView(PlainViewObject),
     Table(TableObject),
     Server(ServerObject),
@@ -127,6 +129,7 @@ impl Store {
             match serde_json::from_str(json.value()).map_err(unusable)? {
                 Row::Stream(stream) => loaded.streams.push((oid.value(), stream)),
                 Row::View(view) => loaded.views.push((oid.value(), view)),
+                Row::Transform(transform) => loaded.transforms.push((oid.value(), transform)),
                 Row::PlainView(view) => loaded.plain_views.push((oid.value(), view)),
                 Row::Table(table) => loaded.tables.push((oid.value(), table)),
                 Row::Server(server) => loaded.servers.push((oid.value(), server)),
@@ -190,6 +193,7 @@ fn write(db: &Database, changes: &[Change<'_>], next_oid: u32, generation: u64) 
             let (oid, row) = match *change {
                 Change::PutStream(oid, object) => (oid, Row::Stream(object.clone())),
                 Change::PutView(oid, object) => (oid, Row::View(object.clone())),
+                Change::PutTransform(oid, object) => (oid, Row::Transform(object.clone())),
                 Change::PutPlainView(oid, object) => (oid, Row::PlainView(object.clone())),
                 Change::PutTable(oid, object) => (oid, Row::Table(object.clone())),
                 Change::PutServer(oid, object) => (oid, Row::Server(object.clone())),

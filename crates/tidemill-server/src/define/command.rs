@@ -1,4 +1,4 @@
-//! What is done to continuous views by name: ACTIVATE and DEACTIVATE, a time to live, and the functions of these names.
+//! What is done to continuous views and transforms by name: ACTIVATE and DEACTIVATE, a time to live, and the functions of these names.
 
 use std::sync::Arc;
 
@@ -7,28 +7,44 @@ use tidemill_sql::objects::Command;
 use tidemill_sql::planner::plan_error;
 use tidemill_sql::statement::Name;
 use tidemill_sql::{Result, SqlError, SqlState};
+use tidemill_stream::view::ViewId;
 
 use super::{option, public};
-use crate::catalog::{Change, ContinuousView, Relation, ViewObject};
+use crate::catalog::{Change, ContinuousView, Relation, TransformObject, ViewObject};
 use crate::server::Server;
 
-/// Returns how many views there are of those named, or of all.
+/// Returns how many views and transforms there are of those named, or of all.
 pub async fn set_active(server: &Server, names: &[Name], active: bool) -> Result<usize> {
-    let _change = server.catalog.change.lock().await;
-    let views = if names.is_empty() {
-        server.catalog.views()
-    } else {
-        names.iter().map(|n| server.catalog.view(public(n)?)).collect::<Result<_>>()?
+    let catalog = &server.catalog;
+    let _change = catalog.change.lock().await;
+    let named = |name: &Name| match catalog.get(public(name)?) {
+        Some(transform @ Relation::Transform(_)) => Ok(transform),
+        _ => catalog.view(public(name)?).map(Relation::View),
+    };
+    let switched = match names {
+        [] => catalog.relations(),
+        names => names.iter().map(named).collect::<Result<_>>()?,
     };
     // What was written before is folded by the old state of the switch.
     server.engine.flush().await.map_err(|e| e.into_sql(plan_error))?;
-    let objects: Vec<_> = views.iter().map(|v| (v.oid, ViewObject { active, ..v.object.clone() })).collect();
-    let changes: Vec<_> = objects.iter().map(|(oid, o)| Change::PutView(*oid, o)).collect();
-    server.catalog.persist(&changes)?;
-    for view in &views {
-        server.engine.set_active(view.id(), active);
+    let (mut views, mut transforms) = (Vec::new(), Vec::new());
+    for relation in &switched {
+        match relation {
+            Relation::View(view) => views.push((view.oid, ViewObject { active, ..view.object.clone() })),
+            Relation::Transform(transform) => {
+                transforms.push((transform.oid, TransformObject { active, ..transform.object.clone() }));
+            }
+            _ => {}
+        }
     }
-    Ok(views.len())
+    let views = views.iter().map(|(oid, object)| Change::PutView(*oid, object));
+    let transforms = transforms.iter().map(|(oid, object)| Change::PutTransform(*oid, object));
+    let changes: Vec<_> = views.chain(transforms).collect();
+    catalog.persist(&changes)?;
+    for relation in &switched {
+        server.engine.set_active(ViewId(relation.oid()), active);
+    }
+    Ok(changes.len())
 }
 
 /// `set_ttl`: gives a view another time to live, or none.

@@ -16,8 +16,8 @@ use tidemill_sql::window_clause;
 use tidemill_sql::{Result, SqlError, SqlState};
 use tidemill_stream::view::{View, ViewId, ViewTable, compile};
 
-use super::{check_columns, exists, option, plain_view, public, skipped};
-use crate::catalog::{Change, ContinuousView, Relation, Stream, StreamObject, ViewObject, ViewOptions};
+use super::{check_columns, exists, option, plain_view, public, skipped, stream, transform};
+use crate::catalog::{Catalog, Change, ContinuousView, Relation, StreamObject, ViewObject, ViewOptions};
 use crate::join;
 use crate::pg::wire_error::Notice;
 use crate::query::Planner;
@@ -31,6 +31,9 @@ pub async fn create_view(planner: &Planner, create: CreateView, step_factor: u8)
     let existing = server.catalog.get(&name);
     if existing.is_some() && create.if_not_exists {
         return Ok(vec![skipped(&name)]);
+    }
+    if create.is_transform() {
+        return transform::create(planner, create, existing).await;
     }
     if plain_view::is_plain(&server.catalog, &create) {
         return plain_view::create(planner, create, existing).await;
@@ -67,10 +70,7 @@ pub async fn create_view(planner: &Planner, create: CreateView, step_factor: u8)
         return Ok(notices);
     }
     // Streams that are new, or have new columns, must be there to plan the view; they last only if it succeeds.
-    let before: Vec<_> = streams.iter().map(|(_, s)| (s.name.clone(), server.catalog.get(&s.name))).collect();
-    for (oid, stream) in &streams {
-        server.catalog.install(Relation::Stream(Arc::new(Stream::new(*oid, stream.clone()))));
-    }
+    let before = stream::provide(&server.catalog, &streams);
     let oid = server.catalog.allocate_oid();
     let kept = match plan_view(&server.defining, oid, object, create.query).await {
         Ok(view) => match option::check_key(&create.options, &view.table) {
@@ -80,12 +80,7 @@ pub async fn create_view(planner: &Planner, create: CreateView, step_factor: u8)
         Err(error) => Err(located(error, &create.query_text, create.query_offset, server)),
     };
     if let Err(error) = kept {
-        for (name, relation) in before {
-            match relation {
-                Some(relation) => server.catalog.install(relation),
-                None => server.catalog.uninstall(&name),
-            }
-        }
+        stream::withdraw(&server.catalog, before);
         return Err(error);
     }
     Ok(notices)
@@ -127,14 +122,16 @@ fn located(error: SqlError, query: &str, offset: usize, server: &Server) -> SqlE
     if error.state != SqlState::FEATURE_NOT_SUPPORTED || error.position.is_some() {
         return error;
     }
-    let is_stream = |name: &ast::ObjectName| {
-        let name = resolve(name, 0).ok();
-        let name = name.as_ref().and_then(|name| public(name).ok());
-        name.is_some_and(|name| server.catalog.stream(name).is_some())
-    };
+    let is_stream = |name: &ast::ObjectName| names_stream(&server.catalog, name);
     let find = |parsed: Box<Query>| planner::view_obstacle(&parsed, query, &server.defining, &is_stream);
     let obstacle = parse_query(query).ok().and_then(find);
     obstacle.map_or(error, |obstacle| obstacle.moved_by(offset))
+}
+
+pub(super) fn names_stream(catalog: &Catalog, name: &ast::ObjectName) -> bool {
+    let name = resolve(name, 0).ok();
+    let name = name.as_ref().and_then(|name| public(name).ok());
+    name.is_some_and(|name| catalog.stream(name).is_some())
 }
 
 /// Puts a view in the engine and in the catalog, in the place of another or as a new one, with its streams.
@@ -202,7 +199,7 @@ fn check_options(create: &CreateView, has_clause: bool) -> Result<Vec<Notice>> {
 }
 
 /// The streams that must be put in the catalog for the view: undeclared ones, and those that get columns from it.
-fn read_streams(server: &Server, create: &CreateView) -> Result<Vec<(u32, StreamObject)>> {
+pub(super) fn read_streams(server: &Server, create: &CreateView) -> Result<Vec<(u32, StreamObject)>> {
     let names = relations(&create.query);
     if names.is_empty() {
         return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, "a continuous view reads a stream")
@@ -236,6 +233,12 @@ fn read_streams(server: &Server, create: &CreateView) -> Result<Vec<(u32, Stream
                 .with_hint("A continuous view joins it with a stream."));
             }
             Some(Relation::Table(_) | Relation::Foreign(_)) => {}
+            Some(Relation::Transform(_)) => {
+                let message = format!("\"{plain}\" is a continuous transform, not a stream");
+                return Err(SqlError::unsupported(message)
+                    .with_position(name.position)
+                    .with_hint("Read the stream that it writes to."));
+            }
             Some(other @ (Relation::View(_) | Relation::PlainView(_))) => {
                 let message = format!("\"{plain}\" is a {}, not a stream", other.kind());
                 return Err(SqlError::unsupported(message)

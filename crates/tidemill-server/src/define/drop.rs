@@ -1,12 +1,10 @@
 //! DROP of relations, with what depends on them.
 
-use std::sync::Arc;
-
 use tidemill_sql::statement::{Name, ObjectKind};
 use tidemill_sql::{Result, SqlError, SqlState};
 
 use super::{dependency, missing, public};
-use crate::catalog::{Change, ContinuousView, Relation};
+use crate::catalog::{Change, Relation};
 use crate::pg::wire_error::Notice;
 use crate::server::Server;
 
@@ -35,6 +33,7 @@ pub async fn drop_objects(
             let hint = match relation {
                 Relation::Stream(_) => "Use DROP STREAM to remove a stream.",
                 Relation::View(_) => "Use DROP CONTINUOUS VIEW to remove a continuous view.",
+                Relation::Transform(_) => "Use DROP CONTINUOUS TRANSFORM to remove a continuous transform.",
                 Relation::Table(_) => "Use DROP TABLE to remove a table.",
                 Relation::PlainView(_) => "Use DROP VIEW to remove a view.",
                 Relation::Foreign(_) => "Use DROP FOREIGN TABLE to remove a foreign table.",
@@ -60,6 +59,7 @@ pub(super) fn uninstall(server: &Server, gone: &[Relation]) {
         server.catalog.uninstall(relation.name());
         match relation {
             Relation::View(view) => server.engine.remove_view(view.id()),
+            Relation::Transform(transform) => server.engine.remove_transform(transform.id()),
             Relation::Table(table) => server.engine.remove_view(table.id()),
             Relation::Stream(_) | Relation::PlainView(_) | Relation::Foreign(_) => {}
         }
@@ -72,20 +72,27 @@ pub(super) fn fits(relation: &Relation, kind: ObjectKind) -> bool {
         (relation, kind),
         (Relation::Stream(_), ObjectKind::Stream | ObjectKind::ForeignTable)
             | (Relation::View(_), ObjectKind::View | ObjectKind::ContinuousView)
+            | (Relation::Transform(_), ObjectKind::View | ObjectKind::ContinuousTransform)
             | (Relation::PlainView(_), ObjectKind::View)
             | (Relation::Table(_), ObjectKind::Table)
             | (Relation::Foreign(_), ObjectKind::ForeignTable)
     )
 }
 
-/// A stream that was never declared goes with the last view that reads it.
+/// A stream that was never declared goes with the last view or transform that reads it.
 fn orphaned_streams(server: &Server, gone: &mut Vec<Relation>) {
+    let read = |relation: &Relation| match relation {
+        Relation::View(view) => view.streams(),
+        Relation::Transform(transform) => transform.streams(),
+        _ => vec![],
+    };
+    let read_by_gone: Vec<_> = gone.iter().flat_map(read).collect();
+    let is_gone = |relation: &Relation| gone.iter().any(|r| r.oid() == relation.oid());
+    let stays = server.catalog.relations().into_iter().filter(|relation| !is_gone(relation));
+    let still_read: Vec<_> = stays.flat_map(|relation| read(&relation)).collect();
     for stream in server.catalog.streams() {
-        let read_by_gone =
-            gone.iter().any(|r| matches!(r, Relation::View(v) if v.streams().contains(&stream.id())));
-        let stays = |v: &Arc<ContinuousView>| !gone.iter().any(|r| r.oid() == v.oid);
-        let has_reader = server.catalog.readers(stream.id()).iter().any(stays);
-        if !stream.object.declared && read_by_gone && !has_reader {
+        let id = stream.id();
+        if !stream.object.declared && read_by_gone.contains(&id) && !still_read.contains(&id) {
             gone.push(Relation::Stream(stream));
         }
     }

@@ -192,6 +192,10 @@ fn source(catalog: &Catalog, migrate: &Migrate) -> Result<Relation> {
             let message = format!("\"{name}\" is a stream, whose rows are not kept");
             Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).with_position(at))
         }
+        (Relation::Transform(_), _) => {
+            let message = format!("\"{name}\" is a continuous transform, whose rows are not kept");
+            Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).with_position(at))
+        }
         (Relation::View(_) | Relation::PlainView(_), MigrateTarget::Replace) => {
             let message = format!("\"{name}\" is a view and cannot be replaced by a foreign table");
             Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).with_position(at))
@@ -225,7 +229,7 @@ fn columns(source: &Relation) -> Result<Vec<TableColumn>> {
             let fields = schema.fields().iter();
             fields.map(|f| Ok(column(f.name(), Type::of_field(f)?, false))).collect::<Result<_>>()?
         }
-        Relation::Stream(_) => vec![],
+        Relation::Stream(_) | Relation::Transform(_) => vec![],
     };
     Ok(columns.into_iter().filter(|column| column.name != URL).collect())
 }

@@ -47,6 +47,9 @@ const OPTIONS: [(&str, Support); 17] = [
     ("partition_duration", Support::No),
 ];
 
+/// Those of a transform.
+const TRANSFORM_OPTIONS: [&str; 3] = ["action", "outputfunc", "join_refresh"];
+
 /// Refuses options that there are not, and returns those that change nothing.
 pub fn without_effect(options: &[ViewOption]) -> Result<Vec<&str>> {
     let mut idle = Vec::new();
@@ -55,6 +58,11 @@ pub fn without_effect(options: &[ViewOption]) -> Result<Vec<&str>> {
         match OPTIONS.iter().find(|(known, _)| *known == name) {
             Some((_, Support::Yes)) => {}
             Some((_, Support::NoEffect)) => idle.push(name),
+            Some(_) if name == "outputfunc" => {
+                return Err(invalid("option \"outputfunc\" is one of a continuous transform".into())
+                    .with_position(option.position)
+                    .with_hint("Add \"action = transform\"."));
+            }
             Some((_, Support::No)) => {
                 let message = format!("option \"{name}\" of a continuous view is not supported yet");
                 return Err(SqlError::unsupported(message).with_position(option.position));
@@ -80,13 +88,33 @@ pub fn unrecognized<'a>(option: &ViewOption, known: impl Iterator<Item = &'a str
 fn check_action(option: &ViewOption) -> Result<()> {
     let error = match option.value.as_deref() {
         None | Some("materialize") => return Ok(()),
-        Some("transform") => SqlError::unsupported("continuous transforms are not supported yet").with_hint(
-            "A continuous view over the same stream can select and filter; transforms come later.",
-        ),
         Some(value) => invalid(format!("invalid value for option \"action\": \"{value}\""))
             .with_hint("Valid values are \"materialize\" and \"transform\"."),
     };
     Err(error.with_position(option.position))
+}
+
+/// Those of a transform; what else a view has is not for it.
+pub fn check_transform(options: &[ViewOption]) -> Result<()> {
+    for (i, option) in options.iter().enumerate() {
+        let name = option.name.as_str();
+        if !OPTIONS.iter().any(|(known, _)| *known == name) {
+            return Err(unrecognized(option, TRANSFORM_OPTIONS.into_iter()));
+        }
+        if !TRANSFORM_OPTIONS.contains(&name) {
+            let message = format!("option \"{name}\" is not one of a continuous transform");
+            return Err(invalid(message).with_position(option.position));
+        }
+        if options[..i].iter().any(|earlier| earlier.name == name) {
+            let message = format!("parameter \"{name}\" specified more than once");
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).with_position(option.position));
+        }
+        if name == "join_refresh" {
+            parse_one(name, option.value.as_deref().unwrap_or_default())
+                .map_err(|e| e.with_position(option.position))?;
+        }
+    }
+    Ok(())
 }
 
 /// `pk`: the columns that tell the view's rows apart, which are those of GROUP BY and no others.

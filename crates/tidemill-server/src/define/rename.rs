@@ -7,8 +7,8 @@ use tidemill_sql::{Result, SqlError, SqlState};
 
 use super::{exists, missing, plain_view, public};
 use crate::catalog::{
-    Change, ContinuousView, ForeignTable, ForeignTableObject, PlainView, PlainViewObject, Relation,
-    ViewObject,
+    Change, ContinuousTransform, ContinuousView, ForeignTable, ForeignTableObject, PlainView,
+    PlainViewObject, Relation, TransformObject, ViewObject,
 };
 use crate::join;
 use crate::pg::wire_error::Notice;
@@ -24,7 +24,7 @@ pub async fn alter_view(
     let _change = catalog.change.lock().await;
     let plain = public(name)?;
     let view = match catalog.get(plain) {
-        Some(view @ (Relation::View(_) | Relation::PlainView(_))) => view,
+        Some(view @ (Relation::View(_) | Relation::Transform(_) | Relation::PlainView(_))) => view,
         Some(_) => {
             return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{plain}\" is not a view")));
         }
@@ -55,17 +55,23 @@ pub(super) async fn rename(planner: &Planner, view: Relation, to: &str) -> Resul
             let (oid, table) = (view.oid, Arc::clone(&view.table));
             Relation::View(Arc::new(ContinuousView { oid, object, view: Arc::clone(&view.view), table }))
         }
+        Relation::Transform(old) => {
+            let active = old.transform.is_active();
+            let object = TransformObject { name: to.into(), active, ..old.object.clone() };
+            let (oid, transform, schema) = (old.oid, Arc::clone(&old.transform), Arc::clone(&old.schema));
+            let outputs = old.outputs.clone();
+            Relation::Transform(Arc::new(ContinuousTransform { oid, object, transform, schema, outputs }))
+        }
         Relation::PlainView(view) => {
             let object = PlainViewObject { name: to.into(), ..view.object.clone() };
             Relation::PlainView(Arc::new(PlainView::new(view.oid, object)?))
         }
         Relation::Foreign(table) => {
-            if let Some(reader) = join::joining_views(catalog, &from).first() {
-                let message = format!("cannot rename \"{from}\", which a continuous view joins by that name");
-                return Err(SqlError::unsupported(message).with_hint(format!(
-                    "Drop continuous view \"{}\" and create it again.",
-                    reader.object.name
-                )));
+            if let Some(reader) = join::joining(catalog, &from).first() {
+                let kind = reader.kind();
+                let message = format!("cannot rename \"{from}\", which a {kind} joins by that name");
+                return Err(SqlError::unsupported(message)
+                    .with_hint(format!("Drop {kind} \"{}\" and create it again.", reader.name())));
             }
             let object = ForeignTableObject { name: to.into(), ..table.object.clone() };
             Relation::Foreign(Arc::new(ForeignTable::new(table.oid, object)))
@@ -85,6 +91,7 @@ pub(super) async fn rename(planner: &Planner, view: Relation, to: &str) -> Resul
         Ok(()) => {
             let mut changes = vec![match &renamed {
                 Relation::View(view) => Change::PutView(view.oid, &view.object),
+                Relation::Transform(transform) => Change::PutTransform(transform.oid, &transform.object),
                 Relation::PlainView(view) => Change::PutPlainView(view.oid, &view.object),
                 Relation::Stream(stream) => Change::PutStream(stream.oid, &stream.object),
                 Relation::Table(table) => Change::PutTable(table.oid, &table.object),

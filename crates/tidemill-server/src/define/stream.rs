@@ -8,7 +8,7 @@ use tidemill_sql::{Result, SqlError, SqlState};
 use tidemill_stream::stream::ARRIVAL;
 
 use super::{COLUMNS_MAX, exists, missing, public, skipped};
-use crate::catalog::{Change, Relation, Stream, StreamObject};
+use crate::catalog::{Catalog, Change, Relation, Stream, StreamObject};
 use crate::pg::wire_error::Notice;
 use crate::server::Server;
 
@@ -86,6 +86,32 @@ pub(super) fn alter_stream_locked(
     check_column(&object.columns, &column.name).map_err(|e| e.with_position(column.position))?;
     object.columns.push((column.name, column.ty));
     server.catalog.persist(&[Change::PutStream(stream.oid, &object)])?;
-    server.catalog.install(Relation::Stream(Arc::new(Stream::new(stream.oid, object))));
+    server.catalog.install(Relation::Stream(Arc::new(stream.altered(object))));
     Ok(vec![])
+}
+
+/// Puts streams into the catalog that something is to be planned over, which must be there for that; returns what was there
+/// before.
+pub(super) fn provide(catalog: &Catalog, streams: &[(u32, StreamObject)]) -> Vec<(String, Option<Relation>)> {
+    let mut before = Vec::new();
+    for (oid, object) in streams {
+        let old = catalog.stream(&object.name);
+        let stream = match &old {
+            Some(old) => old.altered(object.clone()),
+            None => Stream::new(*oid, object.clone()),
+        };
+        before.push((object.name.clone(), old.map(Relation::Stream)));
+        catalog.install(Relation::Stream(Arc::new(stream)));
+    }
+    before
+}
+
+/// Takes them out again.
+pub(super) fn withdraw(catalog: &Catalog, before: Vec<(String, Option<Relation>)>) {
+    for (name, relation) in before {
+        match relation {
+            Some(relation) => catalog.install(relation),
+            None => catalog.uninstall(&name),
+        }
+    }
 }

@@ -47,6 +47,11 @@ impl Target {
                 format!("cannot insert into continuous view \"{plain}\""),
             )
             .with_hint("Insert into the stream that it reads.")),
+            Some(Relation::Transform(_)) => {
+                let message = format!("cannot insert into continuous transform \"{plain}\"");
+                Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
+                    .with_hint("Insert into the stream that it reads."))
+            }
             Some(Relation::PlainView(_)) => {
                 let message = format!("cannot insert into view \"{plain}\"");
                 Err(SqlError::new(SqlState::INVALID_OBJECT_STATE, message)

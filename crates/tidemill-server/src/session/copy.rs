@@ -24,7 +24,7 @@ use super::execute::{Outcome, Step, attempt};
 use super::interrupt::Shield;
 use super::wire::Wire;
 use super::{Session, Transaction};
-use crate::catalog::Relation;
+use crate::catalog::{Relation, Table};
 use crate::define::public;
 use crate::insert::{Fill, Target, rows_of};
 use crate::join::Joining;
@@ -73,17 +73,18 @@ impl Session {
             .extend(loading.joining.iter_mut().flat_map(|joining| std::mem::take(&mut joining.warnings)));
         let (set, rows) = attempt!(loading.finish());
         let server = Arc::clone(&self.server);
-        let level = self.level_of(&target);
+        let tables = match target.table() {
+            Some(table) => vec![Arc::clone(table)],
+            None => server.catalog.tables_of(set.outputs()),
+        };
+        let level = self.level_of(&tables);
         match self.work() {
             Some(work) => {
                 work.note(&target);
                 attempt!(work.add(set, &server.engine));
             }
             None => {
-                let _shared = match target.table() {
-                    Some(table) => Some(table.share().await),
-                    None => None,
-                };
+                let _shared = Table::share_all(&tables).await;
                 let shield = Shield::lowered(&self.interrupt);
                 let committed = set.commit_with(level, || shield.raise()).await;
                 attempt!(committed.map_err(|e| e.into_sql(plan_error)));
@@ -131,9 +132,12 @@ impl Session {
         let format = CopyFormat::new(&copy.options, &columns)?;
         let decoder = CopyDecoder::new(&format, &columns, &known.name, &self.context());
         let places: Vec<_> = places.into_iter().map(|place| place.map(|(at, _)| at)).collect();
-        // Outside of a transaction block readers of views see the events while they come; a table's rows all come at once.
+        // Outside of a transaction block readers of views see the events while they come; a table's rows all come at once,
+        // also those that a transform puts into it.
         let in_block = !matches!(self.transaction, Transaction::None);
-        let visible = !in_block && target.table().is_none();
+        let is_stream = target.table().is_none();
+        let has_tables = self.server.catalog.tables_behind(target.stream().id()).is_some();
+        let visible = !in_block && is_stream && !has_tables;
         Ok(Loading {
             decoder,
             fill: self.fill(&target, |place| places.contains(&Some(place))).await?,

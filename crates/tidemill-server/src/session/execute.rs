@@ -226,7 +226,7 @@ impl Session {
         let server = Arc::clone(&self.server);
         match statement {
             Statement::CreateView(create) => {
-                let tag = if create.continuous { "CREATE CONTINUOUS VIEW" } else { "CREATE VIEW" };
+                let tag = create.tag();
                 let step_factor = self.settings.current().sliding_window_step_factor;
                 let planner = self.planning();
                 self.define(wire, tag, define::create_view(&planner, create, step_factor)).await

@@ -7,7 +7,7 @@ use tidemill_federation::transaction::Transactions;
 use tidemill_sql::planner::plan_error;
 use tidemill_sql::statement::Statement;
 use tidemill_sql::{Result, SqlError, SqlState};
-use tidemill_stream::engine::{Engine, Level, WriteSet, Written};
+use tidemill_stream::engine::{Engine, WriteSet, Written};
 use tidemill_stream::view::{Snapshot, ViewId};
 
 use super::Session;
@@ -325,17 +325,15 @@ impl Session {
     }
 
     async fn commit_written(&mut self, work: Work) -> Result<()> {
-        // What is in a table is durable whatever the setting for streams.
-        let level = if work.tables.is_empty() { self.level() } else { Level::SyncCommit };
-        let tables = work.tables.values().cloned().collect::<Vec<_>>();
+        let mut tables = work.tables.clone();
+        let Some(set) = work.into_written(&self.server.engine)? else { return Ok(()) };
+        let behind = self.server.catalog.tables_of(set.outputs());
+        tables.extend(behind.into_iter().map(|table| (table.oid, table)));
+        let tables = tables.into_values().collect::<Vec<_>>();
         let _shared = Table::share_all(&tables).await;
-        match work.into_written(&self.server.engine)? {
-            Some(set) => {
-                let shield = Shield::lowered(&self.interrupt);
-                set.commit_with(level, || shield.raise()).await.map_err(|e| e.into_sql(plan_error))
-            }
-            None => Ok(()),
-        }
+        let level = self.level_of(&tables);
+        let shield = Shield::lowered(&self.interrupt);
+        set.commit_with(level, || shield.raise()).await.map_err(|e| e.into_sql(plan_error))
     }
 
     /// Commits what an implicit transaction has gathered.

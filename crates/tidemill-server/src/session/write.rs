@@ -24,6 +24,7 @@ use super::foreign::Answer;
 use super::interrupt::Shield;
 use super::traced::Trace;
 use super::{Session, Transaction};
+use crate::catalog::{Catalog, Table};
 use crate::insert::{Assign, Fill, InsertPlan, Parameter, Target, is_readable, position_of_item};
 use crate::join::Joining;
 
@@ -87,7 +88,7 @@ impl Session {
             Some(joining) => Some(Box::pin(self.join(joining)).await?),
             None => None,
         };
-        let (server, level) = (Arc::clone(&self.server), self.level_of(target));
+        let server = Arc::clone(&self.server);
         match self.work() {
             Some(work) => {
                 let set = work.set(&server.engine);
@@ -98,16 +99,7 @@ impl Session {
                 work.note(target);
                 self.check_written()?;
             }
-            None => {
-                let _shared = match target.table() {
-                    Some(table) => Some(table.share().await),
-                    None => None,
-                };
-                let part = Part::Events { stream: stream.id(), targets, batch: events };
-                let shield = Shield::lowered(&self.interrupt);
-                let written = server.engine.write_with(vec![part], level, || shield.raise()).await;
-                written.map_err(|e| e.into_sql(plan_error))?;
-            }
+            None => self.write_now(target, targets, events).await?,
         }
         Ok(rows)
     }
@@ -133,6 +125,33 @@ impl Session {
         joining.refresh().await?;
         self.missing.append(&mut joining.warnings);
         Ok(joining)
+    }
+
+    async fn write_now(
+        &mut self,
+        target: &Target,
+        targets: Option<Arc<[ViewId]>>,
+        events: RecordBatch,
+    ) -> Result<()> {
+        let (server, stream) = (Arc::clone(&self.server), target.stream().id());
+        loop {
+            let tables = tables_reached(&server.catalog, target);
+            let _shared = Table::share_all(&tables).await;
+            let _writing = server.catalog.writing.read().await;
+            // A transform that was made while this waited may lead to others.
+            if tables_reached(&server.catalog, target)
+                .iter()
+                .map(|table| table.oid)
+                .ne(tables.iter().map(|table| table.oid))
+            {
+                continue;
+            }
+            let level = self.level_of(&tables);
+            let part = Part::Events { stream, targets, batch: events };
+            let shield = Shield::lowered(&self.interrupt);
+            let written = server.engine.write_with(vec![part], level, || shield.raise()).await;
+            return written.map_err(|e| e.into_sql(plan_error));
+        }
     }
 
     /// The states that a transaction has folded wait in memory for its end.
@@ -199,6 +218,14 @@ impl Session {
             rows += self.write_rows_of(writing, target, events).await?;
         }
         Ok((rows, tells_nodes(&wanted), trace))
+    }
+}
+
+/// The tables that rows go into: the target, or those that transforms lead to.
+fn tables_reached(catalog: &Catalog, target: &Target) -> Arc<[Arc<Table>]> {
+    match target.table() {
+        Some(table) => [Arc::clone(table)].into(),
+        None => catalog.tables_behind(target.stream().id()).unwrap_or_default(),
     }
 }
 

@@ -22,6 +22,9 @@ pub(super) const FILLERS: Fillers = &[
     (PG_CATALOG, "pg_attrdef", defaults),
 ];
 
+/// The option of a transform, which PipelineDB 1.x takes for a view too.
+const TRANSFORM_OPTION: &str = "action=transform";
+
 /// Rows that a plan without statistics is to expect, as PostgreSQL says "never analyzed".
 const UNKNOWN_ROWS: f64 = -1.0;
 
@@ -58,6 +61,10 @@ impl Class {
                     view.object.options.written.iter().map(|(name, value)| format!("{name}={value}"));
                 let options = std::iter::once(CONTINUOUS_OPTION.to_string()).chain(written).collect();
                 ('v', Some(options), fields(&view.table.schema())?)
+            }
+            Relation::Transform(transform) => {
+                let options = vec![TRANSFORM_OPTION.into(), format!("outputfunc={}", transform.call())];
+                ('v', Some(options), fields(&transform.schema)?)
             }
             Relation::Table(table) => return Self::of_table(table),
             Relation::PlainView(view) => ('v', None, view.columns().to_vec()),
@@ -227,6 +234,7 @@ pub fn column_names(relation: &Relation) -> Result<Vec<String>> {
 pub fn definition(relation: &Relation) -> Option<String> {
     let query = match relation {
         Relation::View(view) => &view.object.query,
+        Relation::Transform(transform) => &transform.object.query,
         Relation::PlainView(view) => &view.object.query,
         Relation::Stream(_) | Relation::Table(_) | Relation::Foreign(_) => return None,
     };
@@ -238,6 +246,6 @@ pub fn disk_bytes(relation: &Relation) -> u64 {
     match relation {
         Relation::View(view) => view.view.disk_bytes(),
         Relation::Table(table) => table.view.disk_bytes(),
-        Relation::Stream(_) | Relation::PlainView(_) | Relation::Foreign(_) => 0,
+        Relation::Stream(_) | Relation::Transform(_) | Relation::PlainView(_) | Relation::Foreign(_) => 0,
     }
 }

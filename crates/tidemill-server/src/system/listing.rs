@@ -64,8 +64,8 @@ fn statistics(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
             Relation::Stream(stream) => (stream.stats.rows.load(Ordering::Relaxed), 0),
             Relation::View(view) => (0, view.view.size().0),
             Relation::Table(table) => (table.stream.stats.rows.load(Ordering::Relaxed), table.view.size().0),
-            // It has no rows of its own.
-            Relation::PlainView(_) | Relation::Foreign(_) => continue,
+            // They have no rows of their own.
+            Relation::Transform(_) | Relation::PlainView(_) | Relation::Foreign(_) => continue,
         };
         rows.add([
             ("relid", relation.oid().into()),

@@ -1,17 +1,17 @@
-//! The dictionary and the statistics of streams and continuous views, with PipelineDB's names and columns.
+//! The dictionary and the statistics of streams, continuous views and transforms, with PipelineDB's names and columns.
 //!
-//! PipelineDB counted by process: a *worker* folded events, a *combiner* merged what the workers made. Here a worker's
-//! figures are those of the folding of events into deltas of state, a combiner's those of applying the deltas to the
-//! views; both are threads of one process. Figures start with the server.
+//! PipelineDB counted by process: a *worker* folded events, a *combiner* merged what the workers made. Here both are threads
+//! of one process. Figures start with the server.
 
 use std::sync::atomic::Ordering;
 
 use tidemill_sql::Result;
 use tidemill_sql::types::{Scalar, Type};
 
+use super::continuous_query::{ContinuousQuery, ROLES, all, total};
 use super::namespace::{OWNER_OID, namespace_oid};
 use super::{Fill, Fillers, PG_CATALOG, PIPELINEDB, Rows, Snapshot, SystemRelation, Value};
-use crate::catalog::{ContinuousView, Relation, Stream};
+use crate::catalog::{Relation, Stream};
 use crate::tables::SCHEMA;
 
 const TEXT: Type = Type::new(Scalar::Text);
@@ -109,7 +109,7 @@ const DB_STATS: Columns = &[
 /// PipelineDB 1.x's relations, then those of the server before it, which were in `pg_catalog`.
 const RELATIONS: &[(&str, &str, Columns, Fill)] = &[
     (PIPELINEDB, "views", VIEWS, views),
-    (PIPELINEDB, "transforms", TRANSFORMS, nothing),
+    (PIPELINEDB, "transforms", TRANSFORMS, transforms),
     (PIPELINEDB, "streams", STREAMS, streams),
     (PIPELINEDB, "stream_readers", READERS, stream_readers),
     (PIPELINEDB, "cont_query", CONT_QUERY, cont_query),
@@ -162,10 +162,6 @@ pub(super) fn relations() -> Vec<SystemRelation> {
         .collect()
 }
 
-fn user_views(snapshot: &Snapshot) -> impl Iterator<Item = &ContinuousView> {
-    snapshot.relations.iter().filter_map(|r| if let Relation::View(view) = r { Some(&**view) } else { None })
-}
-
 fn user_streams(snapshot: &Snapshot) -> impl Iterator<Item = &Stream> {
     snapshot
         .relations
@@ -173,13 +169,8 @@ fn user_streams(snapshot: &Snapshot) -> impl Iterator<Item = &Stream> {
         .filter_map(|r| if let Relation::Stream(stream) = r { Some(&**stream) } else { None })
 }
 
-/// There are no transforms yet.
-fn nothing(_: &Snapshot, _: &mut Rows) -> Result<()> {
-    Ok(())
-}
-
 fn views(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
-    for view in user_views(snapshot) {
+    for view in all(snapshot).filter_map(ContinuousQuery::view) {
         rows.add([
             ("id", view.oid.into()),
             ("schema", SCHEMA.into()),
@@ -191,14 +182,29 @@ fn views(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
     Ok(())
 }
 
-/// The views that read a stream.
-fn readers<'a>(snapshot: &'a Snapshot, stream: &'a Stream) -> impl Iterator<Item = &'a ContinuousView> {
-    user_views(snapshot).filter(|view| view.streams().contains(&stream.id()))
+fn transforms(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
+    for transform in all(snapshot).filter_map(ContinuousQuery::transform) {
+        rows.add([
+            ("id", transform.oid.into()),
+            ("schema", SCHEMA.into()),
+            ("name", transform.object.name.as_str().into()),
+            ("active", transform.transform.is_active().into()),
+            ("tgfunc", transform.object.function.as_str().into()),
+            ("tgargs", transform.arguments().into()),
+            ("query", transform.object.query.trim().into()),
+        ])?;
+    }
+    Ok(())
+}
+
+/// The views and transforms that read a stream.
+fn readers<'a>(snapshot: &'a Snapshot, stream: &'a Stream) -> impl Iterator<Item = ContinuousQuery<'a>> {
+    all(snapshot).filter(|query| query.streams().contains(&stream.id()))
 }
 
 fn streams(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
     for stream in user_streams(snapshot) {
-        let queries: Vec<_> = readers(snapshot, stream).map(|view| view.object.name.clone()).collect();
+        let queries: Vec<_> = readers(snapshot, stream).map(|query| query.name().to_string()).collect();
         rows.add([
             ("schema", SCHEMA.into()),
             ("name", stream.object.name.as_str().into()),
@@ -210,7 +216,7 @@ fn streams(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
 
 fn stream_readers(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
     for stream in user_streams(snapshot) {
-        let queries: Vec<_> = readers(snapshot, stream).map(|view| view.object.name.clone()).collect();
+        let queries: Vec<_> = readers(snapshot, stream).map(|query| query.name().to_string()).collect();
         if !queries.is_empty() {
             rows.add([
                 ("stream", stream.object.name.as_str().into()),
@@ -222,13 +228,13 @@ fn stream_readers(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
 }
 
 fn cont_query(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
-    for view in user_views(snapshot) {
+    for query in all(snapshot) {
         rows.add([
-            ("id", i64::from(view.oid).into()),
-            ("type", "v".into()),
-            ("relid", view.oid.into()),
-            ("active", view.view.is_active().into()),
-            ("streamrelid", view.streams().first().map(|stream| stream.0).into()),
+            ("id", i64::from(query.oid()).into()),
+            ("type", query.kind().into()),
+            ("relid", query.oid().into()),
+            ("active", query.is_active().into()),
+            ("streamrelid", query.streams().first().map(|stream| stream.0).into()),
         ])?;
     }
     Ok(())
@@ -236,7 +242,7 @@ fn cont_query(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
 
 fn stream(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
     for stream in user_streams(snapshot) {
-        let queries: Vec<u32> = readers(snapshot, stream).map(|view| view.oid).collect();
+        let queries: Vec<u32> = readers(snapshot, stream).map(ContinuousQuery::oid).collect();
         rows.add([("relid", stream.oid.into()), ("queries", queries.into())])?;
     }
     Ok(())
@@ -255,85 +261,6 @@ fn stream_stats(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
     Ok(())
 }
 
-/// The figures of one query in one of the two roles.
-#[derive(Debug, Clone, Copy, Default)]
-struct Figures {
-    input_rows: u64,
-    input_bytes: u64,
-    output_rows: u64,
-    output_bytes: u64,
-    updated_rows: u64,
-    updated_bytes: u64,
-    executions: u64,
-    errors: u64,
-    exec_us: u64,
-}
-
-impl Figures {
-    fn worker(view: &ContinuousView) -> Self {
-        let stats = &view.view.stats;
-        let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-        Self {
-            input_rows: load(&stats.input_rows),
-            input_bytes: load(&stats.input_bytes),
-            output_rows: load(&stats.delta_rows),
-            output_bytes: load(&stats.delta_bytes),
-            executions: load(&stats.input_batches),
-            errors: load(&stats.errors),
-            exec_us: load(&stats.fold_us),
-            ..Self::default()
-        }
-    }
-
-    fn combiner(view: &ContinuousView) -> Self {
-        let stats = &view.view.stats;
-        let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-        let (rows, bytes) = (load(&stats.delta_rows), load(&stats.delta_bytes));
-        Self {
-            input_rows: rows,
-            input_bytes: bytes,
-            updated_rows: rows,
-            updated_bytes: bytes,
-            executions: load(&stats.deltas),
-            exec_us: load(&stats.apply_us),
-            ..Self::default()
-        }
-    }
-
-    fn plus(self, other: Self) -> Self {
-        Self {
-            input_rows: self.input_rows + other.input_rows,
-            input_bytes: self.input_bytes + other.input_bytes,
-            output_rows: self.output_rows + other.output_rows,
-            output_bytes: self.output_bytes + other.output_bytes,
-            updated_rows: self.updated_rows + other.updated_rows,
-            updated_bytes: self.updated_bytes + other.updated_bytes,
-            executions: self.executions + other.executions,
-            errors: self.errors + other.errors,
-            exec_us: self.exec_us + other.exec_us,
-        }
-    }
-
-    /// The columns that all statistics share, after those that say of what they are.
-    fn add<const N: usize>(self, rows: &mut Rows, of: [(&str, Value); N]) -> Result<()> {
-        let figures = [
-            ("input_rows", self.input_rows.into()),
-            ("output_rows", self.output_rows.into()),
-            ("updated_rows", self.updated_rows.into()),
-            ("output_bytes", self.output_bytes.into()),
-            ("updated_bytes", self.updated_bytes.into()),
-            ("input_bytes", self.input_bytes.into()),
-            ("executions", self.executions.into()),
-            ("errors", self.errors.into()),
-            ("exec_ms", (self.exec_us / 1000).into()),
-        ];
-        rows.add_all(of.into_iter().chain(figures))
-    }
-}
-
-const ROLES: [(&str, fn(&ContinuousView) -> Figures); 2] =
-    [("combiner", Figures::combiner), ("worker", Figures::worker)];
-
 fn process(snapshot: &Snapshot) -> [(&'static str, Value); 2] {
     let id = i64::from(std::process::id());
     [("pid", id.into()), ("start_time", Value::Time(snapshot.server.started_us))]
@@ -341,17 +268,14 @@ fn process(snapshot: &Snapshot) -> [(&'static str, Value); 2] {
 
 fn proc_query_stats(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
     for (role, figures) in ROLES {
-        for view in user_views(snapshot) {
+        for query in all(snapshot) {
+            let Some(figures) = figures(query) else { continue };
             let [pid, start] = process(snapshot);
-            figures(view)
-                .add(rows, [("type", role.into()), pid, start, ("query_id", i64::from(view.oid).into())])?;
+            let id = ("query_id", i64::from(query.oid()).into());
+            figures.add(rows, [("type", role.into()), pid, start, id])?;
         }
     }
     Ok(())
-}
-
-fn total(snapshot: &Snapshot, figures: fn(&ContinuousView) -> Figures) -> Figures {
-    user_views(snapshot).map(figures).fold(Figures::default(), Figures::plus)
 }
 
 fn proc_stats(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
@@ -364,17 +288,20 @@ fn proc_stats(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
 
 fn query_stats(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
     for (role, figures) in ROLES {
-        for view in user_views(snapshot) {
-            let (state_rows, memory) = view.view.size();
+        for query in all(snapshot) {
+            let Some(figures) = figures(query) else { continue };
+            // A transform has no state.
+            let state = query.view().map(|view| (view.view.size(), view.view.disk_bytes()));
+            let ((state_rows, memory), disk) = state.unwrap_or_default();
             let of = [
                 ("type", role.into()),
                 ("namespace", SCHEMA.into()),
-                ("continuous_query", view.object.name.as_str().into()),
+                ("continuous_query", query.name().into()),
                 ("state_rows", state_rows.into()),
                 ("state_memory_bytes", memory.into()),
-                ("state_disk_bytes", view.view.disk_bytes().into()),
+                ("state_disk_bytes", disk.into()),
             ];
-            figures(view).add(rows, of)?;
+            figures.add(rows, of)?;
         }
     }
     Ok(())

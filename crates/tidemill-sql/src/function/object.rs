@@ -125,7 +125,7 @@ pub(super) fn type_name(oid: u32, typmod: Option<i32>, vars: &SessionVars) -> St
 }
 
 /// `a."B c"` as `a` and `B c`.
-pub(super) fn identifiers(text: &str) -> Result<Vec<String>> {
+pub(crate) fn identifiers(text: &str) -> Result<Vec<String>> {
     let invalid = || SqlError::new(SqlState::INVALID_NAME, "invalid name syntax");
     let mut parts = vec![];
     let mut rest = text.trim();

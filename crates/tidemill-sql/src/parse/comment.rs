@@ -18,6 +18,8 @@ impl StatementParser<'_> {
             Commented::Relation(ObjectKind::View, self.name()?)
         } else if self.words(&["CONTINUOUS", "VIEW"]) {
             Commented::Relation(ObjectKind::ContinuousView, self.name()?)
+        } else if self.words(&["CONTINUOUS", "TRANSFORM"]) {
+            Commented::Relation(ObjectKind::ContinuousTransform, self.name()?)
         } else if self.words(&["FOREIGN", "TABLE"]) {
             Commented::Relation(ObjectKind::ForeignTable, self.name()?)
         } else if self.word("STREAM") {

@@ -57,6 +57,15 @@ impl Dialect for Bounded {
         false
     }
 
+    /// `SELECT … THEN EXECUTE PROCEDURE …`: THEN is reserved in PostgreSQL.
+    fn is_column_alias(&self, word: &Keyword, parser: &mut Parser) -> bool {
+        *word != Keyword::THEN && POSTGRESQL.is_column_alias(word, parser)
+    }
+
+    fn is_table_alias(&self, word: &Keyword, parser: &mut Parser) -> bool {
+        *word != Keyword::THEN && POSTGRESQL.is_table_alias(word, parser)
+    }
+
     fn identifier_quote_style(&self, identifier: &str) -> Option<char> {
         POSTGRESQL.identifier_quote_style(identifier)
     }

@@ -1,12 +1,16 @@
 //! Streams and continuous views: CREATE, ALTER, DROP, ACTIVATE, TRUNCATE.
 
+use sqlparser::ast;
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::Token;
 
 use super::StatementParser;
+use super::transform::OUTPUT;
 use crate::data_type::column_type;
 use crate::error::{Result, SqlError, SqlState};
-use crate::statement::{AlterAction, Column, CreateStream, CreateView, ObjectKind, Statement, ViewOption};
+use crate::statement::{
+    AlterAction, Column, CreateStream, CreateView, ObjectKind, OutputFunction, Statement, ViewOption,
+};
 
 impl StatementParser<'_> {
     /// A statement of ours, or `None` and nothing taken.
@@ -25,17 +29,18 @@ impl StatementParser<'_> {
             self.create_stream()
         } else if self.words(&["CREATE", "FOREIGN", "TABLE"]) {
             self.create_foreign_table()
+        } else if self.words(&["CREATE", "OR", "REPLACE", "CONTINUOUS", "TRANSFORM"]) {
+            self.create_transform(true)
         } else if self.words(&["CREATE", "CONTINUOUS", "TRANSFORM"]) {
-            Err(SqlError::unsupported("CREATE CONTINUOUS TRANSFORM is not supported yet")
-                .with_position(1)
-                .with_hint(
-                    "A continuous view over the same stream can select and filter; transforms come later.",
-                ))
+            self.create_transform(false)
         } else if self.words(&["ALTER", "FOREIGN", "TABLE"]) {
             self.alter_foreign_table()
         } else if self.words(&["ALTER", "STREAM"]) {
             self.alter(true)
-        } else if self.words(&["ALTER", "CONTINUOUS", "VIEW"]) || self.words(&["ALTER", "VIEW"]) {
+        } else if self.words(&["ALTER", "CONTINUOUS", "VIEW"])
+            || self.words(&["ALTER", "CONTINUOUS", "TRANSFORM"])
+            || self.words(&["ALTER", "VIEW"])
+        {
             self.alter(false)
         } else if self.words(&["DROP", "STREAM"]) {
             self.drop(ObjectKind::Stream)
@@ -43,6 +48,8 @@ impl StatementParser<'_> {
             self.drop(ObjectKind::ForeignTable)
         } else if self.words(&["DROP", "CONTINUOUS", "VIEW"]) {
             self.drop(ObjectKind::ContinuousView)
+        } else if self.words(&["DROP", "CONTINUOUS", "TRANSFORM"]) {
+            self.drop(ObjectKind::ContinuousTransform)
         } else if self.words(&["DROP", "VIEW"]) {
             self.drop(ObjectKind::View)
         } else if self.words(&["DROP", "TABLE"]) {
@@ -68,27 +75,34 @@ impl StatementParser<'_> {
         let if_not_exists = self.words(&["IF", "NOT", "EXISTS"]);
         let name = self.name()?;
         let columns = if self.token(&Token::LParen) { self.identifiers_to_paren()? } else { Vec::new() };
-        let mut options = if self.word("WITH") { self.options()? } else { Vec::new() };
+        let (mut options, output) = if self.word("WITH") { self.options()? } else { Default::default() };
         let position = self.next_position();
         if self.word("TABLESPACE") {
             options.push(ViewOption { name: "tablespace".into(), value: Some(self.identifier()?), position });
         }
         self.expect_word("AS")?;
-        let query_start = self.next_position() - 1;
-        let query = self.run(|p| p.parse_query())?;
-        let query_end = if self.at_end() { self.end } else { self.next_position() - 1 };
-        let query_text = self.positions.slice(query_start, query_end).trim_end().to_string();
+        let (query, query_text, query_offset) = self.defining_query()?;
         Ok(Statement::CreateView(CreateView {
             continuous,
+            transform: false,
             or_replace,
             if_not_exists,
             name,
             columns,
             options,
+            output,
             query,
             query_text,
-            query_offset: query_start,
+            query_offset,
         }))
+    }
+
+    /// The query of a view, its text, and where that begins.
+    pub(super) fn defining_query(&mut self) -> Result<(Box<ast::Query>, String, usize)> {
+        let start = self.next_position() - 1;
+        let query = self.run(|p| p.parse_query())?;
+        let end = if self.at_end() { self.end } else { self.next_position() - 1 };
+        Ok((query, self.positions.slice(start, end).trim_end().to_string(), start))
     }
 
     pub(super) fn identifiers_to_paren(&mut self) -> Result<Vec<String>> {
@@ -100,10 +114,10 @@ impl StatementParser<'_> {
         Ok(names)
     }
 
-    /// `( name [= value], … )`; a value may be a function call, as in `outputfunc=f('s')`.
-    fn options(&mut self) -> Result<Vec<ViewOption>> {
+    /// `( name [= value], … )`, and the function that `outputfunc` calls.
+    fn options(&mut self) -> Result<(Vec<ViewOption>, Option<OutputFunction>)> {
         self.expect(&Token::LParen)?;
-        let mut options = Vec::new();
+        let (mut options, mut output) = (Vec::new(), None);
         loop {
             let position = self.next_position();
             let mut name = self.identifier()?;
@@ -116,33 +130,22 @@ impl StatementParser<'_> {
                 }
                 name = self.identifier()?;
             }
-            let value = if self.token(&Token::Eq) { Some(self.option_value()?) } else { None };
+            let has_value = self.token(&Token::Eq);
+            let value = match name == OUTPUT {
+                true if has_value => {
+                    output = Some(self.output_function()?);
+                    None
+                }
+                _ if has_value => Some(self.value()?),
+                _ => None,
+            };
             options.push(ViewOption { name, value, position });
             if !self.token(&Token::Comma) {
                 break;
             }
         }
         self.expect(&Token::RParen)?;
-        Ok(options)
-    }
-
-    fn option_value(&mut self) -> Result<String> {
-        let start = self.next_position() - 1;
-        let value = self.value()?;
-        let mut call = false;
-        while self.token(&Token::Period) {
-            self.identifier()?;
-            call = true;
-        }
-        if self.token(&Token::LParen) {
-            while !self.token(&Token::RParen) {
-                self.value()?;
-                self.token(&Token::Comma);
-            }
-            call = true;
-        }
-        let end = self.next_position() - 1;
-        Ok(if call { self.positions.slice(start, end).trim_end().to_string() } else { value })
+        Ok((options, output))
     }
 
     fn create_stream(&mut self) -> Result<Statement> {
@@ -240,7 +243,9 @@ impl StatementParser<'_> {
             self.expect_word("DEACTIVATE")?;
         }
         // 0.9 wrote CONTINUOUS VIEW in front of the names.
-        self.words(&["CONTINUOUS", "VIEW"]);
+        if !self.words(&["CONTINUOUS", "VIEW"]) {
+            self.words(&["CONTINUOUS", "TRANSFORM"]);
+        }
         let names = if self.at_end() { Vec::new() } else { self.names()? };
         Ok(if on { Statement::Activate(names) } else { Statement::Deactivate(names) })
     }

@@ -52,6 +52,41 @@ fn a_continuous_view_keeps_the_text_of_its_query() {
 }
 
 #[test]
+fn a_transform_tells_where_its_rows_go() {
+    for (sql, tag, function, names) in [
+        (
+            "CREATE CONTINUOUS TRANSFORM t AS SELECT x FROM s THEN EXECUTE PROCEDURE f('a', 'public.\"B\"')",
+            "CREATE CONTINUOUS TRANSFORM",
+            "f",
+            vec!["a", "B"],
+        ),
+        (
+            "CREATE VIEW t WITH (action=transform, outputfunc=pipelinedb.f('a')) AS SELECT x FROM s",
+            "CREATE VIEW",
+            "f",
+            vec!["a"],
+        ),
+        (
+            "CREATE OR REPLACE CONTINUOUS TRANSFORM t AS SELECT x FROM s",
+            "CREATE CONTINUOUS TRANSFORM",
+            "",
+            vec![],
+        ),
+    ] {
+        let Statement::CreateView(view) = one(sql) else { panic!() };
+        assert!(view.is_transform());
+        assert_eq!((view.tag(), view.query_text.as_str()), (tag, "SELECT x FROM s"));
+        let (name, arguments) = match &view.output {
+            Some(output) => {
+                (output.name.name.as_str(), output.arguments.iter().map(|a| a.name.as_str()).collect())
+            }
+            None => ("", vec![]),
+        };
+        assert_eq!((name, arguments), (function, names), "{sql}");
+    }
+}
+
+#[test]
 fn streams_are_created_altered_and_dropped() {
     let Statement::CreateStream(s) =
         one("CREATE FOREIGN TABLE s (x int, \"Y\" varchar(3)[], t timestamptz(3)) SERVER pipelinedb")

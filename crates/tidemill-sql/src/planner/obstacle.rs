@@ -32,6 +32,28 @@ pub fn view_obstacle(
     search.query(query).err()
 }
 
+/// The same of a continuous transform, which does nothing but that one layer.
+pub fn transform_obstacle(
+    query: &Query,
+    text: &str,
+    state: &SessionState,
+    is_stream: &dyn Fn(&ast::ObjectName) -> bool,
+) -> Option<SqlError> {
+    let is_aggregate = |name: &str| state.aggregate_functions().contains_key(name);
+    let mut search =
+        Search { text: Text::new(text), is_aggregate: &is_aggregate, is_stream, defined: vec![] };
+    let mut found = match search.query(query) {
+        Ok(last) => {
+            let Layer { what, at } = last?;
+            let hint = "Have it in a continuous view over a stream that the transform writes to.";
+            located(format!("{what} in a continuous transform is not supported"), hint, at)
+        }
+        Err(error) => error,
+    };
+    found.message = found.message.replace("continuous view", "continuous transform");
+    Some(found)
+}
+
 struct Search<'a> {
     text: Text<'a>,
     is_aggregate: &'a dyn Fn(&str) -> bool,

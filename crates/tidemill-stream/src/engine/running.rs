@@ -188,11 +188,6 @@ impl Running {
         Ok(())
     }
 
-    /// The views that there is a fold for.
-    pub(super) fn views(&self) -> Vec<ViewId> {
-        self.folds.lock().keys().copied().collect()
-    }
-
     /// The views of which something is in runs.
     pub(super) fn spilled(&self) -> Vec<ViewId> {
         let published = self.published.lock();

@@ -30,6 +30,7 @@ pub struct WriteSet {
     submitted: bool,
     rows: u64,
     met: Vec<Met>,
+    outputs: Vec<StreamId>,
 }
 
 /// What several write sets hold so far, in their order: a transaction reads what it has written.
@@ -64,17 +65,24 @@ struct Met {
 impl WriteSet {
     pub(super) fn new(engine: Arc<Engine>, visible: bool) -> Self {
         engine.shared.write_sets.fetch_add(1, Ordering::Relaxed);
-        Self { engine, running: Arc::default(), visible, submitted: false, rows: 0, met: Vec::new() }
+        Self {
+            engine,
+            running: Arc::default(),
+            visible,
+            submitted: false,
+            rows: 0,
+            met: Vec::new(),
+            outputs: Vec::new(),
+        }
     }
 
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// The views that it has anything for: those of the streams that it was given events of, or that transforms have
-    /// written to.
-    pub fn views(&self) -> Vec<ViewId> {
-        self.running.views()
+    /// The streams that transforms have written to.
+    pub fn outputs(&self) -> &[StreamId] {
+        &self.outputs
     }
 
     /// Folds a batch of events. After an error the write set must be dropped.
@@ -92,7 +100,11 @@ impl WriteSet {
     ) -> Result<()> {
         self.rows += batch.num_rows() as u64;
         let mut inputs = Vec::new();
+        let given = stream;
         cascade(stream, targets, batch, joined, |stream, targets, batch| {
+            if stream != given && !self.outputs.contains(&stream) {
+                self.outputs.push(stream);
+            }
             let Readers { views, transforms } = self.readers(stream, targets)?;
             for view in &views {
                 for branch in view.plan.front.branches.iter().filter(|b| b.stream == stream) {
@@ -129,7 +141,8 @@ impl WriteSet {
     }
 
     /// Takes the folds of another write set into this one; neither is visible yet.
-    pub fn absorb(&mut self, other: WriteSet) -> Result<()> {
+    pub fn absorb(&mut self, mut other: WriteSet) -> Result<()> {
+        self.outputs.append(&mut other.outputs);
         self.rows += other.rows;
         for folded in other.running.folded()? {
             self.running.append(folded)?;

@@ -36,6 +36,7 @@ mod tools;
 mod tpch;
 mod transaction;
 mod transcript;
+mod transform;
 mod view;
 mod view_join;
 mod window;

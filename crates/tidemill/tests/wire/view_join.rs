@@ -140,12 +140,12 @@ async fn rows_of_another_server_are_read_again() {
         (
             "ALTER FOREIGN TABLE signal DROP COLUMN name",
             "2BP01",
-            "column \"name\" of relation \"signal\" is not what a continuous view joins",
+            "column \"name\" of relation \"signal\" is joined by a continuous view or transform",
         ),
         (
             "ALTER FOREIGN TABLE signal ALTER COLUMN id TYPE bigint",
             "2BP01",
-            "column \"id\" of relation \"signal\" is not what a continuous view joins",
+            "column \"id\" of relation \"signal\" is joined by a continuous view or transform",
         ),
         (
             "ALTER FOREIGN TABLE signal RENAME TO signals",
