@@ -229,3 +229,36 @@ fn pgbench_initialization_fails_clearly() {
     assert!(!output.status.success());
     assert!(error.contains("is not supported") && !error.contains("XX000"), "{error}");
 }
+
+#[test]
+fn psql_shows_a_transform_as_a_view() {
+    if !installed("psql") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path());
+    check(
+        &server,
+        "CREATE STREAM s (a int);
+         CREATE TABLE t (x bigint);
+         CREATE CONTINUOUS TRANSFORM passed AS SELECT a + 1 AS more FROM s
+             THEN EXECUTE PROCEDURE pipeline_stream_insert('t');
+         \\dv
+         \\d+ passed",
+        r#"
+         List of relations
+ Schema |  Name  | Type |  Owner   
+--------+--------+------+----------
+ public | passed | view | postgres
+(1 row)
+
+                           View "public.passed"
+ Column |  Type   | Collation | Nullable | Default | Storage | Description 
+--------+---------+-----------+----------+---------+---------+-------------
+ more   | integer |           |          |         | plain   | 
+View definition:
+ SELECT a + 1 AS more FROM s;
+Options: action=transform, outputfunc=pipeline_stream_insert('t')
+"#,
+    );
+}
