@@ -27,6 +27,7 @@ use tidemill_stream::stream::{StreamDefinition, StreamId, StreamTable};
 use tidemill_stream::view::{View, ViewId, ViewTable};
 use tokio::sync::Notify;
 
+use crate::delivery::Delivery;
 use crate::join::joining;
 
 pub use foreign::{
@@ -34,7 +35,8 @@ pub use foreign::{
     MULTI_TENANT_SERVER_OID, ServerObject, UserMappingObject,
 };
 pub use object::{
-    PlainViewObject, StreamObject, TableColumn, TableObject, TransformObject, ViewObject, ViewOptions,
+    PlainViewObject, QueueObject, StreamObject, TableColumn, TableObject, TransformObject, ViewObject,
+    ViewOptions,
 };
 pub use store::Loaded;
 use store::Store;
@@ -201,6 +203,8 @@ pub struct Catalog {
     comments: RwLock<Arc<Comments>>,
     /// The tables behind streams.
     behind: RwLock<HashMap<StreamId, Arc<[Arc<Table>]>>>,
+    /// What is to be delivered of what is written to streams.
+    deliveries: RwLock<HashMap<StreamId, Arc<[Arc<Delivery>]>>>,
     next_oid: Mutex<u32>,
     /// Grows with every change; what was planned against another version is planned again.
     version: AtomicU64,
@@ -226,6 +230,7 @@ impl Catalog {
             servers: RwLock::default(),
             comments: RwLock::new(Arc::new(comments)),
             behind: RwLock::default(),
+            deliveries: RwLock::default(),
             next_oid: Mutex::new(loaded.next_oid.max(FIRST_USER_OID)),
             version: AtomicU64::new(1),
             change: tokio::sync::Mutex::new(()),

@@ -4,6 +4,7 @@ mod activity;
 mod allocator;
 pub mod catalog;
 mod define;
+mod delivery;
 mod explain;
 mod http;
 mod insert;

@@ -10,10 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use datafusion::execution::memory_pool::MemoryLimit;
 use tidemill_federation::health::{Known, State as NodeState};
+use tidemill_stream::transform::Transform;
 use tidemill_stream::view::View;
 
 use crate::activity::State;
-use crate::catalog::{ForeignServer, Relation, StreamStats};
+use crate::catalog::{ContinuousTransform, ForeignServer, Relation, StreamStats};
+use crate::delivery::Delivery;
 use crate::server::Server;
 
 pub use exposition::{CONTENT_TYPE, write};
@@ -137,6 +139,42 @@ const OF_VIEW: &[Row<View>] = &[
     }),
 ];
 
+const OF_TRANSFORM: &[Row<Transform>] = &[
+    ("tidemill_transform_active", Gauge, "1 if the continuous transform takes in what is written.", |t| {
+        flag(t.is_active())
+    }),
+    (
+        "tidemill_transform_input_rows_total",
+        Counter,
+        "Events that the transform was given, also those that it has refused.",
+        |t| load(&t.stats.input_rows),
+    ),
+    ("tidemill_transform_output_rows_total", Counter, "Rows that it has made of them.", |t| {
+        load(&t.stats.output_rows)
+    }),
+    ("tidemill_transform_errors_total", Counter, "Writes that an expression of it has refused.", |t| {
+        load(&t.stats.errors)
+    }),
+    ("tidemill_transform_run_seconds_total", Counter, "Time that it has taken.", |t| {
+        Some(seconds_of(&t.stats.run_us))
+    }),
+];
+
+const OF_DELIVERY: &[Row<Delivery>] = &[
+    ("tidemill_delivery_waiting_rows", Gauge, "Rows that the foreign table has not got yet.", |d| {
+        Some(d.backlog().0 as f64)
+    }),
+    ("tidemill_delivery_waiting_bytes", Gauge, "What they take in memory and on disk.", |d| {
+        Some(d.backlog().1 as f64)
+    }),
+    ("tidemill_delivery_delivered_rows_total", Counter, "Rows that it has got.", |d| {
+        Some(d.status().delivered_rows as f64)
+    }),
+    ("tidemill_delivery_failing", Gauge, "1 if the last attempt to deliver has failed.", |d| {
+        flag(d.status().error.is_some())
+    }),
+];
+
 /// A foreign server with what the probe has found.
 type Probed = (Arc<ForeignServer>, Known);
 
@@ -181,10 +219,22 @@ pub fn collect(server: &Server, relations: &[Relation], servers: &[Arc<ForeignSe
         Relation::View(view) => Some((vec![("view", view.object.name.clone())], &*view.view)),
         _ => None,
     });
+    let transforms: Vec<_> = relations
+        .iter()
+        .filter_map(|relation| if let Relation::Transform(t) = relation { Some(t) } else { None })
+        .collect();
+    let name = |t: &ContinuousTransform| ("transform", t.object.name.clone());
+    let deliveries = transforms.iter().flat_map(|t| {
+        let labels = |d: &Delivery| vec![name(t), ("table", d.name().to_string())];
+        t.deliveries.iter().map(move |delivery| (labels(delivery), &**delivery))
+    });
     let mut metrics = vec![build(), sessions(server)];
     metrics.extend(of_each(OF_SERVER, &[(vec![], server)]));
     metrics.extend(of_each(OF_STREAM, &streams.collect::<Vec<_>>()));
     metrics.extend(of_each(OF_VIEW, &views.collect::<Vec<_>>()));
+    let of_transforms: Vec<_> = transforms.iter().map(|t| (vec![name(t)], &*t.transform)).collect();
+    metrics.extend(of_each(OF_TRANSFORM, &of_transforms));
+    metrics.extend(of_each(OF_DELIVERY, &deliveries.collect::<Vec<_>>()));
     metrics.push(states(&nodes));
     metrics.extend(of_each(OF_NODE, &nodes.iter().map(|node| (labels(node), node)).collect::<Vec<_>>()));
     metrics

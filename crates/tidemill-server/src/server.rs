@@ -141,6 +141,10 @@ impl Server {
             catalog.install(Relation::View(Arc::new(view)));
         }
         let transforms = define::load_transforms(&catalog, &defining, loaded.transforms).await?;
+        let deliveries: Vec<_> =
+            catalog.transforms().iter().flat_map(|transform| transform.deliveries.clone()).collect();
+        let queues = deliveries.iter().flat_map(|delivery| delivery.tables());
+        engine_views.extend(queues.map(|table| Arc::clone(&table.view)));
         let keepalive = keepalive(&config.settings, &catalog);
         let (shutdown, _) = watch::channel(false);
         let stop = shutdown.clone();
@@ -176,7 +180,9 @@ impl Server {
             shutdown,
             _keepalive: keepalive,
         };
-        Ok((Arc::new(server), shown))
+        let server = Arc::new(server);
+        deliveries.iter().for_each(|delivery| delivery.start(&server));
+        Ok((server, shown))
     }
 
     /// Listens on TCP addresses and, with the port of the first one, on Unix sockets.

@@ -171,6 +171,10 @@ impl Settings {
         self.bytes("memory_limit")
     }
 
+    pub fn transform_backlog_limit_bytes(&self) -> u64 {
+        self.bytes("transform_backlog_limit")
+    }
+
     pub fn checkpoint_log_size_bytes(&self) -> u64 {
         self.bytes("checkpoint_log_size")
     }

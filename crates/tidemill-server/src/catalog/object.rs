@@ -36,8 +36,24 @@ pub struct TransformObject {
     pub function: String,
     /// The numbers of the streams and tables that it puts them into.
     pub outputs: Vec<u32>,
+    /// Of outputs that are foreign tables.
+    #[serde(default)]
+    pub queues: Vec<QueueObject>,
     pub active: bool,
     pub created_at_us: i64,
+}
+
+/// Where rows for a foreign table are kept until it has them.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct QueueObject {
+    /// The number of the foreign table.
+    pub output: u32,
+    /// Its columns when the queue was made.
+    pub columns: Vec<TableColumn>,
+    /// The numbers of the hidden tables.
+    pub waiting: u32,
+    pub sending: u32,
+    pub mark: u32,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -46,7 +62,7 @@ pub struct TableObject {
     pub columns: Vec<TableColumn>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct TableColumn {
     pub name: String,
     pub ty: Type,

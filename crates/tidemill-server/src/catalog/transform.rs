@@ -11,6 +11,7 @@ use tidemill_stream::transform::Transform;
 use tidemill_stream::view::ViewId;
 
 use super::{Catalog, Relation, Table, TransformObject};
+use crate::delivery::Delivery;
 use crate::insert::Target;
 
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub struct ContinuousTransform {
     /// The columns of its query.
     pub schema: SchemaRef,
     pub outputs: Vec<Target>,
+    /// Of those that are foreign tables.
+    pub deliveries: Vec<Arc<Delivery>>,
 }
 
 impl ContinuousTransform {
@@ -84,6 +87,11 @@ impl Catalog {
         found
     }
 
+    /// What is to be delivered of what is written to a stream.
+    pub fn deliveries_behind(&self, stream: StreamId) -> Option<Arc<[Arc<Delivery>]>> {
+        self.deliveries.read().get(&stream).cloned()
+    }
+
     /// Looks anew which tables are behind which streams.
     pub(super) fn find_ways(&self) {
         let table = |relation| match relation {
@@ -91,7 +99,10 @@ impl Catalog {
             _ => None,
         };
         let tables = self.relations().into_iter().filter_map(table).collect();
-        *self.behind.write() = Ways::of(&self.transforms()).tables(&tables);
+        let transforms = self.transforms();
+        let ways = Ways::of(&transforms);
+        *self.behind.write() = ways.tables(&tables);
+        *self.deliveries.write() = ways.deliveries();
     }
 }
 
@@ -142,6 +153,23 @@ impl Ways {
             (*stream, found.collect::<Arc<[_]>>())
         };
         self.0.keys().map(behind).filter(|(_, tables)| !tables.is_empty()).collect()
+    }
+
+    /// What is to be delivered behind each stream.
+    pub fn deliveries(&self) -> HashMap<StreamId, Arc<[Arc<Delivery>]>> {
+        let behind = |stream: &StreamId| {
+            let on_the_way = self.behind(*stream).into_iter().chain([*stream]);
+            let edges: Vec<_> = on_the_way.flat_map(|stream| self.from(stream)).collect();
+            let mut found: Vec<Arc<Delivery>> = Vec::new();
+            for delivery in edges.into_iter().flat_map(|edge| &edge.by.deliveries) {
+                if !found.iter().any(|known| Arc::ptr_eq(known, delivery)) {
+                    found.push(Arc::clone(delivery));
+                }
+            }
+            (*stream, found.into())
+        };
+        let behind = self.0.keys().map(behind);
+        behind.filter(|(_, found): &(_, Arc<[Arc<Delivery>]>)| !found.is_empty()).collect()
     }
 
     /// The shortest way on which an event of a stream becomes one of the same stream: streams, each but the first with the

@@ -50,6 +50,7 @@ pub async fn drop_objects(
     let changes: Vec<_> = gone.iter().map(|r| Change::Remove(r.oid())).collect();
     server.catalog.persist(&changes)?;
     uninstall(server, &gone);
+    notices.extend(gone.iter().flat_map(undelivered));
     Ok(notices)
 }
 
@@ -59,10 +60,23 @@ pub(super) fn uninstall(server: &Server, gone: &[Relation]) {
         server.catalog.uninstall(relation.name());
         match relation {
             Relation::View(view) => server.engine.remove_view(view.id()),
-            Relation::Transform(transform) => server.engine.remove_transform(transform.id()),
+            Relation::Transform(transform) => {
+                server.engine.remove_transform(transform.id());
+                transform.deliveries.iter().for_each(|delivery| delivery.end(&server.engine));
+            }
             Relation::Table(table) => server.engine.remove_view(table.id()),
             Relation::Stream(_) | Relation::PlainView(_) | Relation::Foreign(_) => {}
         }
+    }
+}
+
+/// What a transform has made and nobody will get.
+fn undelivered(relation: &Relation) -> Vec<Notice> {
+    match relation {
+        Relation::Transform(transform) => {
+            transform.deliveries.iter().filter_map(|delivery| delivery.undelivered()).collect()
+        }
+        _ => vec![],
     }
 }
 

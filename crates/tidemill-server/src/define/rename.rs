@@ -59,8 +59,15 @@ pub(super) async fn rename(planner: &Planner, view: Relation, to: &str) -> Resul
             let active = old.transform.is_active();
             let object = TransformObject { name: to.into(), active, ..old.object.clone() };
             let (oid, transform, schema) = (old.oid, Arc::clone(&old.transform), Arc::clone(&old.schema));
-            let outputs = old.outputs.clone();
-            Relation::Transform(Arc::new(ContinuousTransform { oid, object, transform, schema, outputs }))
+            let (outputs, deliveries) = (old.outputs.clone(), old.deliveries.clone());
+            Relation::Transform(Arc::new(ContinuousTransform {
+                oid,
+                object,
+                transform,
+                schema,
+                outputs,
+                deliveries,
+            }))
         }
         Relation::PlainView(view) => {
             let object = PlainViewObject { name: to.into(), ..view.object.clone() };

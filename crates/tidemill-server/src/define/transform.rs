@@ -16,9 +16,11 @@ use tidemill_stream::view::ViewId;
 use super::continuous_view::{names_stream, read_streams};
 use super::{exists, missing, option, public, stream};
 use crate::catalog::{
-    Catalog, Change, ContinuousTransform, Relation, StreamObject, TransformObject, ViewOptions, Ways,
+    Catalog, Change, ContinuousTransform, QueueObject, Relation, StreamObject, TableColumn, TransformObject,
+    ViewOptions, Ways,
 };
-use crate::insert::{Route, Target};
+use crate::delivery::Delivery;
+use crate::insert::{ForeignTarget, Route, Target};
 use crate::join;
 use crate::pg::wire_error::Notice;
 use crate::query::Planner;
@@ -65,12 +67,15 @@ pub async fn create(
     };
     let targets = targets(&server.catalog, function)?;
     let streams = read_streams(server, &create).map_err(of_transform)?;
+    let queues = queues(&server.catalog, &targets, replaced.as_deref())?;
+    let deliveries = deliveries(&targets, &queues, replaced.as_deref())?;
     let object = TransformObject {
         name,
         query: create.query_text.clone(),
         options: ViewOptions { written: option::written(&create.options, false, 0) },
         function: shown(&function.name),
         outputs: targets.iter().map(|target| target.stream().id().0).collect(),
+        queues,
         active: replaced.as_ref().is_none_or(|old| old.transform.is_active()),
         created_at_us: vars::now_us(),
     };
@@ -78,9 +83,9 @@ pub async fn create(
     let oid = replaced.as_ref().map_or_else(|| server.catalog.allocate_oid(), |old| old.oid);
     // Streams that are new, or have new columns, must be there to plan it; they last only if it succeeds.
     let before = stream::provide(&server.catalog, &streams);
-    let kept = match plan_transform(&server.defining, oid, object, targets, create.query).await {
+    let kept = match plan_transform(&server.defining, oid, object, targets, deliveries, create.query).await {
         Ok(transform) => match join::load(planner, transform.transform.joins()).await {
-            Ok(()) => keep(server, transform, &function.arguments, &streams).await,
+            Ok(()) => keep(server, transform, replaced, &function.arguments, &streams).await,
             Err(error) => Err(error),
         },
         Err(error) => Err(located(error, &create.query_text, create.query_offset, server)),
@@ -88,7 +93,62 @@ pub async fn create(
     if kept.is_err() {
         stream::withdraw(&server.catalog, before);
     }
-    kept.map(|()| vec![])
+    kept
+}
+
+/// Where rows for foreign tables are kept: as before, for those that the transform has written to before.
+fn queues(
+    catalog: &Catalog,
+    targets: &[Target],
+    replaced: Option<&ContinuousTransform>,
+) -> Result<Vec<QueueObject>> {
+    let mut queues = Vec::new();
+    for target in targets {
+        let Target::Foreign(ForeignTarget { table, .. }) = target else { continue };
+        let columns: Vec<_> = table.object.columns.iter().map(|column| column.column.clone()).collect();
+        let columns: Vec<_> = columns.into_iter().map(|c| TableColumn { not_null: false, ..c }).collect();
+        let known = replaced.and_then(|old| old.object.queues.iter().find(|queue| queue.output == table.oid));
+        match known {
+            Some(queue) if queue.columns == columns => queues.push(queue.clone()),
+            Some(_) if is_behind(replaced, table.oid) => {
+                let message = format!(
+                    "rows wait for foreign table \"{}\", whose columns have changed",
+                    table.object.name
+                );
+                return Err(SqlError::new(SqlState::OBJECT_IN_USE, message)
+                    .with_hint("Wait until tidemill.deliveries shows none."));
+            }
+            _ => {
+                let [waiting, sending, mark] = [(); 3].map(|()| catalog.allocate_oid());
+                queues.push(QueueObject { output: table.oid, columns, waiting, sending, mark });
+            }
+        }
+    }
+    Ok(queues)
+}
+
+fn is_behind(transform: Option<&ContinuousTransform>, output: u32) -> bool {
+    let deliveries = transform.into_iter().flat_map(|transform| &transform.deliveries);
+    deliveries.into_iter().any(|delivery| delivery.output() == output && delivery.backlog().0 > 0)
+}
+
+/// Those of `replaced` go on.
+fn deliveries(
+    targets: &[Target],
+    queues: &[QueueObject],
+    replaced: Option<&ContinuousTransform>,
+) -> Result<Vec<Arc<Delivery>>> {
+    let delivery = |queue: &QueueObject| {
+        let known = replaced.into_iter().flat_map(|old| &old.deliveries);
+        let same = |delivery: &&Arc<Delivery>| delivery.target().oid == queue.waiting;
+        if let Some(delivery) = known.into_iter().find(same) {
+            return Ok(Arc::clone(delivery));
+        }
+        let target = targets.iter().find(|target| target.stream().id().0 == queue.output);
+        let name = target.map_or("", |target| target.stream().object.name.as_str());
+        Ok(Arc::new(Delivery::new(name, queue)?))
+    };
+    queues.iter().map(delivery).collect()
 }
 
 /// `pipelinedb.insert_into_stream`: as PipelineDB shows it, whether the schema was written or not.
@@ -139,10 +199,15 @@ fn target(catalog: &Catalog, name: &Name) -> Result<Target> {
                 .with_hint("Declare it with CREATE STREAM."))
         }
         Some(Relation::Table(table)) => Ok(Target::Table(table)),
-        Some(Relation::Foreign(_)) => {
-            let message = format!("foreign table \"{plain}\" cannot be the output of a transform yet");
-            Err(SqlError::unsupported(message)
-                .with_hint("Write to a table, and move its rows with INSERT … SELECT."))
+        Some(Relation::Foreign(table)) => {
+            if catalog.server_of(&table)?.has_multi_tenant_tables() {
+                let message = format!("multi-tenant table \"{plain}\" cannot be the output of a transform");
+                return Err(SqlError::unsupported(message)
+                    .with_hint("Name a foreign table on one server; a transform may have several outputs."));
+            }
+            let target = ForeignTarget { table, nodes: None };
+            target.writing(catalog)?;
+            Ok(Target::Foreign(target))
         }
         Some(other @ (Relation::View(_) | Relation::Transform(_) | Relation::PlainView(_))) => {
             let message = format!("\"{plain}\" is a {}, not a stream or a table", other.kind());
@@ -162,7 +227,8 @@ pub async fn load_transforms(
     for (oid, object) in loaded {
         let query = parse_query(&object.query)?;
         let targets = targets_of(catalog, &object)?;
-        let transform = plan_transform(defining, oid, object, targets, query).await?;
+        let deliveries = deliveries(&targets, &object.queues, None)?;
+        let transform = plan_transform(defining, oid, object, targets, deliveries, query).await?;
         transforms.push(Arc::clone(&transform.transform));
         catalog.install(Relation::Transform(Arc::new(transform)));
     }
@@ -174,6 +240,9 @@ fn targets_of(catalog: &Catalog, object: &TransformObject) -> Result<Vec<Target>
     let of = |oid: &u32| match relations.iter().find(|relation| relation.oid() == *oid) {
         Some(Relation::Stream(stream)) => Ok(Target::Stream(Arc::clone(stream))),
         Some(Relation::Table(table)) => Ok(Target::Table(Arc::clone(table))),
+        Some(Relation::Foreign(table)) => {
+            Ok(Target::Foreign(ForeignTarget { table: Arc::clone(table), nodes: None }))
+        }
         _ => {
             let message = format!("an output of continuous transform \"{}\" is missing", object.name);
             Err(SqlError::new(SqlState::DATA_CORRUPTED, message))
@@ -188,6 +257,7 @@ async fn plan_transform(
     oid: u32,
     object: TransformObject,
     outputs: Vec<Target>,
+    deliveries: Vec<Arc<Delivery>>,
     mut query: Box<Query>,
 ) -> Result<ContinuousTransform> {
     let clause = window_clause::take(&mut query).map_err(|e| e.with_hint("Use arrival_timestamp."))?;
@@ -205,11 +275,16 @@ async fn plan_transform(
     let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
     let mut routes: Vec<Arc<dyn Output>> = Vec::new();
     for target in &outputs {
-        routes.push(Arc::new(Route::plan(target.clone(), &plan, &query, defining).await?));
+        let queue = deliveries.iter().find(|delivery| delivery.output() == target.stream().id().0);
+        let target = match queue {
+            Some(queue) => Target::Table(Arc::clone(queue.target())),
+            None => target.clone(),
+        };
+        routes.push(Arc::new(Route::plan(target, &plan, &query, defining).await?));
     }
     let transform = Arc::new(Transform::new(ViewId(oid), plan, routes, object.active));
     transform.joins().set_refresh(option::join_refresh(&object.options.written)?);
-    Ok(ContinuousTransform { oid, object, transform, schema, outputs })
+    Ok(ContinuousTransform { oid, object, transform, schema, outputs, deliveries })
 }
 
 /// What is said of views is so for transforms.
@@ -234,11 +309,12 @@ fn located(error: SqlError, query: &str, offset: usize, server: &Server) -> SqlE
 
 /// Puts a transform into the catalog and the engine, in the place of another or as a new one, with its streams.
 async fn keep(
-    server: &Server,
+    server: &Arc<Server>,
     transform: ContinuousTransform,
+    replaced: Option<Arc<ContinuousTransform>>,
     arguments: &[Name],
     streams: &[(u32, StreamObject)],
-) -> Result<()> {
+) -> Result<Vec<Notice>> {
     let catalog = &server.catalog;
     let transform = Arc::new(transform);
     let others = catalog.transforms().into_iter().filter(|other| other.oid != transform.oid);
@@ -251,9 +327,23 @@ async fn keep(
     let mut changes: Vec<_> = streams.iter().map(|(oid, s)| Change::PutStream(*oid, s)).collect();
     changes.push(Change::PutTransform(transform.oid, &transform.object));
     catalog.persist(&changes)?;
+    let known = |delivery: &&Arc<Delivery>| {
+        let old = replaced.iter().flat_map(|old| &old.deliveries);
+        old.into_iter().any(|old| Arc::ptr_eq(old, delivery))
+    };
+    for delivery in transform.deliveries.iter().filter(|delivery| !known(delivery)) {
+        delivery.tables().iter().for_each(|table| server.engine.add_view(Arc::clone(&table.view)));
+    }
     server.engine.add_transform(Arc::clone(&transform.transform));
+    transform.deliveries.iter().for_each(|delivery| delivery.start(server));
+    let stays = |old: &&Arc<Delivery>| transform.deliveries.iter().any(|new| Arc::ptr_eq(new, old));
+    let mut notices = Vec::new();
+    for gone in replaced.iter().flat_map(|old| &old.deliveries).filter(|old| !stays(old)) {
+        notices.extend(gone.undelivered());
+        gone.end(&server.engine);
+    }
     catalog.install(Relation::Transform(transform));
-    Ok(())
+    Ok(notices)
 }
 
 fn check_circles(

@@ -51,6 +51,7 @@ impl Session {
     async fn copy_in(&mut self, wire: &mut Wire, copy: Copy) -> Step<Outcome> {
         attempt!(self.refuse_read_only("COPY FROM"));
         let mut loading = attempt!(self.loading(&copy).await);
+        attempt!(self.check_backlog(&loading.target));
         if let Some(joining) = self.joining(&loading.target, loading.targets.clone()) {
             loading.joining = Some(attempt!(self.join(joining).await));
         }

@@ -82,6 +82,7 @@ impl Session {
 
     pub(super) async fn write_events(&mut self, target: &Target, events: RecordBatch) -> Result<usize> {
         let (rows, stream) = (events.num_rows(), target.stream());
+        self.check_backlog(target)?;
         stream.count(rows, events.get_array_memory_size());
         let targets = self.targets_of(target)?;
         let joining = match self.joining(target, targets.clone()) {
@@ -102,6 +103,13 @@ impl Session {
             None => self.write_now(target, targets, events).await?,
         }
         Ok(rows)
+    }
+
+    /// Refuses events of which too much waits to be delivered already.
+    pub(super) fn check_backlog(&self, target: &Target) -> Result<()> {
+        let deliveries = self.server.catalog.deliveries_behind(target.stream().id());
+        let limit_bytes = || self.server.config.settings.transform_backlog_limit_bytes();
+        deliveries.iter().flat_map(|all| all.iter()).try_for_each(|delivery| delivery.check(limit_bytes()))
     }
 
     /// For a stream whose events are joined with something.

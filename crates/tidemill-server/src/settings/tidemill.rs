@@ -66,6 +66,8 @@ settings! {
             "Sets how many nodes of a multi-tenant table may be left out: below 1 a share of them, from 1 on a number.";
         "cascade_route": Kind::Text, "", User,
             "Tells the way that a statement has come through servers that are nodes of each other; they set it themselves.";
+        "transform_backlog_limit": quantity(1 << 10, INT_MAX, Unit::Kilobytes), "4GB", Postmaster,
+            "Sets the bytes that may wait for one foreign table that a continuous transform writes to; writers of events are refused beyond it.";
         "node_check_interval": quantity(10, 3_600_000, Unit::Milliseconds), "1s", Postmaster,
             "Sets how often each foreign server is asked whether it is there.";
         "node_check_timeout": quantity(10, 3_600_000, Unit::Milliseconds), "5s", Postmaster,

@@ -1,5 +1,5 @@
 //! `tidemill.nodes`: whether the foreign servers are there; `tidemill.last_query_nodes`: what the last query that read
-//! any of them got from each.
+//! any of them got from each; `tidemill.deliveries`: what transforms write to foreign tables.
 
 use tidemill_federation::health::cause;
 use tidemill_federation::node::State;
@@ -7,6 +7,7 @@ use tidemill_sql::Result;
 use tidemill_sql::types::{Scalar, Type};
 
 use super::{Rows, Snapshot, SystemRelation, TIDEMILL, Value};
+use crate::catalog::Relation;
 
 const TEXT: Type = Type::new(Scalar::Text);
 const INT4: Type = Type::new(Scalar::Int4);
@@ -37,8 +38,20 @@ const LAST_QUERY_NODES: &[(&str, Type)] = &[
     ("remote_sql", TEXT),
 ];
 
+const DELIVERIES: &[(&str, Type)] = &[
+    ("transform", TEXT),
+    ("table_name", TEXT),
+    ("server", TEXT),
+    ("waiting_rows", INT8),
+    ("waiting_bytes", INT8),
+    ("delivered_rows", INT8),
+    ("failing_since", TIME),
+    ("error", TEXT),
+];
+
 pub(super) fn relations() -> Vec<SystemRelation> {
     vec![
+        SystemRelation::new(TIDEMILL, "deliveries", DELIVERIES, deliveries),
         SystemRelation::new(TIDEMILL, "nodes", NODES, nodes),
         SystemRelation::new(TIDEMILL, "last_query_nodes", LAST_QUERY_NODES, last_query_nodes),
     ]
@@ -86,6 +99,32 @@ fn last_query_nodes(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
                 ("time_ms", Value::Null),
                 ("error", below.error.into()),
                 ("remote_sql", Value::Null),
+            ])?;
+        }
+    }
+    Ok(())
+}
+
+fn deliveries(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
+    let of = |oid: u32| {
+        let found = snapshot.relations.iter().find(|relation| relation.oid() == oid);
+        found.and_then(|relation| if let Relation::Foreign(table) = relation { Some(table) } else { None })
+    };
+    for relation in &snapshot.relations {
+        let Relation::Transform(transform) = relation else { continue };
+        for delivery in &transform.deliveries {
+            let Some(table) = of(delivery.output()) else { continue };
+            let server = snapshot.servers.iter().find(|server| server.oid == table.object.server);
+            let ((waiting_rows, waiting_bytes), status) = (delivery.backlog(), delivery.status());
+            rows.add([
+                ("transform", (&transform.object.name).into()),
+                ("table_name", (&table.object.name).into()),
+                ("server", server.map(|server| server.object.name.clone()).into()),
+                ("waiting_rows", waiting_rows.into()),
+                ("waiting_bytes", waiting_bytes.into()),
+                ("delivered_rows", status.delivered_rows.into()),
+                ("failing_since", status.failing_since_us.map_or(Value::Null, Value::Time)),
+                ("error", status.error.as_ref().map(cause).into()),
             ])?;
         }
     }

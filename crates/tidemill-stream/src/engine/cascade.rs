@@ -41,7 +41,9 @@ impl Registry {
         self.views.remove(&id)
     }
 
+    /// In the place of one with the same number.
     pub fn insert_transform(&mut self, transform: Arc<Transform>) {
+        self.remove_transform(transform.id);
         for stream in transform.plan.streams() {
             self.by_stream.entry(stream).or_default().transforms.push(Arc::clone(&transform));
         }

@@ -9,6 +9,7 @@ mod combine;
 mod copy;
 mod crash;
 mod cursor;
+mod delivery;
 mod demo;
 mod dictionary;
 mod foreign;

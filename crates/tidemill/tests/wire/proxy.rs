@@ -1,6 +1,7 @@
 //! Between a client and a server of its own: passes everything on, or does what networks and dying hosts do.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -22,7 +23,14 @@ pub enum Mode {
     Delay(Duration),
     /// Connections are reset after so many more bytes of the server.
     ResetAfter(usize),
+    /// Connections are reset when the client says COMMIT, before the server hears it or when it has carried it out.
+    ResetAtCommit {
+        carried_out: bool,
+    },
 }
+
+/// In which a server has committed what it was told to.
+const COMMITTED: Duration = Duration::from_millis(50);
 
 pub struct Proxy {
     pub port: u16,
@@ -81,9 +89,10 @@ async fn pass(client: TcpStream, to: u16, mode: watch::Receiver<Mode>) {
     client.set_zero_linger().unwrap();
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
+    let is_silent = AtomicBool::new(false);
     tokio::select! {
-        () = pump(from_client, to_server, mode.clone(), false) => {}
-        () = pump(from_server, to_client, mode, true) => {}
+        () = pump(from_client, to_server, mode.clone(), false, &is_silent) => {}
+        () = pump(from_server, to_client, mode, true, &is_silent) => {}
     }
 }
 
@@ -92,6 +101,7 @@ async fn pump(
     mut to: OwnedWriteHalf,
     mut mode: watch::Receiver<Mode>,
     is_server: bool,
+    is_silent: &AtomicBool,
 ) {
     let mut buffer = vec![0; 16 << 10];
     let mut passed = 0;
@@ -119,7 +129,23 @@ async fn pump(
                 return;
             }
         }
-        if to.write_all(&buffer[..count]).await.is_err() {
+        let commits = !is_server && buffer[..count].windows(6).any(|word| word == b"COMMIT");
+        let reset = match *mode.borrow() {
+            Mode::ResetAtCommit { carried_out } if commits => Some(carried_out),
+            _ => None,
+        };
+        // What the server says to it nobody hears.
+        if reset.is_some() {
+            is_silent.store(true, Ordering::Release);
+        }
+        if is_server && is_silent.load(Ordering::Acquire) {
+            continue;
+        }
+        if reset == Some(false) || to.write_all(&buffer[..count]).await.is_err() {
+            return;
+        }
+        if reset == Some(true) {
+            tokio::time::sleep(COMMITTED).await;
             return;
         }
     }
