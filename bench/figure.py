@@ -197,7 +197,7 @@ class Disk:
             seed.seconds = min(bench.seconds, 5)
             marks = [bench.disk_rows // 10, bench.disk_rows // 2, bench.disk_rows]
             while marks:
-                rows += seed.run(server).rows
+                rows += seed.run(server, "Tidemill").rows
                 if rows >= marks[0]:
                     marks = [mark for mark in marks if mark > rows]
                     goal = None if marks else 1

@@ -8,23 +8,42 @@ from wire import frame
 POSTGRES, TIDEMILL = "PostgreSQL", "Tidemill"
 UNLOGGED, DURABLE = f"{POSTGRES}, unlogged table", f"{POSTGRES}, durable"
 SYNC_COMMIT, SYNC_RECEIVE = f"{TIDEMILL}, sync_commit", f"{TIDEMILL}, sync_receive"
-# In this order in each round, so that a machine that gets slower or faster meanwhile does it to all of them.
-CONTENDERS = [UNLOGGED, SYNC_COMMIT, DURABLE, SYNC_RECEIVE]
 
 
 @dataclasses.dataclass
 class Goal:
-    """What the `sync_commit` line has to reach."""
+    """What the line `of` has to reach."""
 
-    # Times the rate of the contender `against`.
+    # Times the rate of the contender `against`; 0 for a case that only compares.
     rate: float
     against: str = UNLOGGED
+    of: str = SYNC_COMMIT
     rows_per_cpu_s: float = 0
     # At most this part of the server CPU that the contender `against` takes for a row; 0 for no such goal.
     cpu_per_row: float = 0
 
 
-class Seed:
+class Rate:
+    """A case: `views` of Tidemill, and `tables` of PostgreSQL without index, which take the same rows."""
+
+    # In this order in each round, so that a machine that gets slower or faster meanwhile does it to all of them.
+    contenders = [UNLOGGED, SYNC_COMMIT, DURABLE, SYNC_RECEIVE]
+    # Those that the goal's line is shown as a ratio to, each in a line of its own.
+    beside = []
+
+    def define(self, contender):
+        """Statements for an empty server, or for a PostgreSQL that has nothing of the case."""
+        if contender.startswith(TIDEMILL):
+            return [self.views]
+        unlogged = "UNLOGGED" if contender == UNLOGGED else ""
+        return [f"CREATE {unlogged} TABLE {table} ({columns})" for table, columns in self.tables.items()]
+
+    def drop(self):
+        """What undoes that in PostgreSQL."""
+        return f"DROP TABLE {', '.join(self.tables)}"
+
+
+class Seed(Rate):
     """The script of the article that the project began with: four streams, five views, a thousand rows a statement."""
 
     goal = Goal(rate=4, rows_per_cpu_s=10e6)
@@ -48,7 +67,7 @@ class Seed:
         self.path.write_text(self.script)
         self.seconds = bench.seconds
 
-    def run(self, server):
+    def run(self, server, contender):
         work = pgbench(server, self.path, 10, 10, self.seconds, self.mode)
         work.rows *= 4000
         return work
@@ -64,7 +83,7 @@ class Seed:
         assert found == [expected] * 4, f"{found} where {expected} was sent four times"
 
 
-class Copy:
+class Copy(Rate):
     """COPY of (k int, i int, x float8) into a view that counts, adds and averages by k."""
 
     views = """
@@ -89,7 +108,7 @@ class Copy:
         frame(plain, self.path)
         plain.unlink()
 
-    def run(self, server):
+    def run(self, server, contender):
         return copy(server, self.path, self.sql)
 
     def check(self, server, contender, rows):
@@ -104,7 +123,7 @@ class Copy:
         assert found == expected, f"{found} where {expected} was sent"
 
 
-class Single:
+class Single(Rate):
     """One row a statement, prepared: what a commit costs."""
 
     views = """
@@ -122,7 +141,7 @@ class Single:
         self.path.write_text("insert into s (k, x) values (:client_id, 1);\n")
         self.seconds = bench.seconds
 
-    def run(self, server):
+    def run(self, server, contender):
         return pgbench(server, self.path, self.clients, 2, self.seconds, "prepared")
 
     def check(self, server, contender, rows):

@@ -28,6 +28,9 @@ def rate(case, samples):
             f"{name:28}{_count(medians[name]):>11}{_count(min(rates)):>11}{_count(max(rates)):>11}{_count(per_cpu):>12}"
             f"{1e6 / per_cpu:>12.3f}{cores[0]:>8.2f}{cores[1]:>6.2f}{medians[name] / medians[against]:>8.2f}"
         )
+    ours = case.goal.of
+    for other in case.beside:
+        lines.append(f"  {ours}: {medians[ours] / medians[other]:.2f} times {other}")
     goals = _goals(case.goal, samples, medians)
     lines += [f"  {_verdict(goal)} {goal['goal']}: {goal['reached']}" for goal in goals]
     return {
@@ -40,9 +43,11 @@ def rate(case, samples):
 
 
 def _goals(goal, samples, medians):
-    ours, theirs = "Tidemill, sync_commit", goal.against
+    ours, theirs = goal.of, goal.against
     ratio = medians[ours] / medians[theirs]
-    goals = [_goal(f"at least {goal.rate:g} times {theirs}", f"{ratio:.2f}", ratio >= goal.rate)]
+    goals = []
+    if goal.rate:
+        goals.append(_goal(f"at least {goal.rate:g} times {theirs}", f"{ratio:.2f}", ratio >= goal.rate))
     if goal.rows_per_cpu_s:
         per_cpu = _per_cpu(samples[ours])
         text = f"at least {_count(goal.rows_per_cpu_s)} rows a second of the server's CPU"

@@ -38,9 +38,9 @@ class Bench:
         self.postgres = Postgres(scratch)
 
     @contextlib.contextmanager
-    def tidemill(self, level="sync_commit", views=""):
+    def tidemill(self, level="sync_commit", views="", name="tidemill"):
         """A new server on an empty data directory."""
-        server = Tidemill(self.scratch, self.binary, level)
+        server = Tidemill(self.scratch, self.binary, level, name)
         server.start()
         try:
             if views:
@@ -51,29 +51,30 @@ class Bench:
 
     @contextlib.contextmanager
     def contender(self, case, name):
-        """The server of a contender of a rate case, with empty tables or views."""
-        if name in (rate.SYNC_COMMIT, rate.SYNC_RECEIVE):
-            with self.tidemill(name.split()[-1], case.views) as server:
+        """The server of a contender of a rate case, with what the case defines there and no more."""
+        if name.startswith(rate.TIDEMILL):
+            with self.tidemill("sync_receive" if name == rate.SYNC_RECEIVE else "sync_commit") as server:
+                for statement in case.define(name):
+                    server.query(statement)
                 yield server
             return
-        unlogged = "UNLOGGED" if name == rate.UNLOGGED else ""
-        for table, columns in case.tables.items():
-            self.postgres.query(f"CREATE {unlogged} TABLE {table} ({columns})")
+        for statement in case.define(name):
+            self.postgres.query(statement)
         # What earlier samples left to be written is not this one's work.
         self.postgres.query("CHECKPOINT")
         try:
             yield self.postgres
         finally:
-            self.postgres.query(f"DROP TABLE {', '.join(case.tables)}")
+            self.postgres.query(case.drop())
 
     def rate(self, case):
         """Samples by contender: every round runs all of them, one after another."""
         case.prepare(self)
-        samples = {name: [] for name in rate.CONTENDERS}
+        samples = {name: [] for name in case.contenders}
         for _ in range(self.repeats):
-            for name in rate.CONTENDERS:
+            for name in case.contenders:
                 with self.contender(case, name) as server:
-                    taken = sample(server, lambda: case.run(server))
+                    taken = sample(server, lambda: case.run(server, name))
                     case.check(server, name, taken.rows)
                     samples[name].append(taken)
         return samples
@@ -81,7 +82,9 @@ class Bench:
 
 def main():
     options = arguments()
-    cases = [*rate.CASES, *figure.CASES, *generator.CASES, *federation.CASES]
+    rates = rate.CASES
+    figures = [*figure.CASES, *generator.CASES]
+    cases = [*rates, *figures, *federation.CASES]
     chosen = [case for case in cases if case.name.startswith(tuple(options.case))]
     if not chosen:
         raise SystemExit(f"no such case; there are {', '.join(case.name for case in cases)}")
@@ -95,12 +98,12 @@ def main():
         about = machine(bench)
         print(report.heading(about), flush=True)
         for case in chosen:
-            if case in rate.CASES:
+            if case in rates:
                 results.append(report.rate(case, bench.rate(case)))
-            elif case in federation.CASES:
-                results.append(report.federation(case, *case.run(bench)))
-            else:
+            elif case in figures:
                 results.append(report.figure(case, case.run(bench)))
+            else:
+                results.append(report.federation(case, *case.run(bench)))
             print(results[-1].pop("text"), flush=True)
     finally:
         with contextlib.suppress(NameError):

@@ -109,11 +109,11 @@ class Server:
 
 
 class Tidemill(Server):
-    def __init__(self, scratch, binary, level="sync_commit"):
-        super().__init__(scratch / "tidemill", "tidemill")
+    def __init__(self, scratch, binary, level="sync_commit", name="tidemill"):
+        super().__init__(scratch / name, "tidemill")
         self.binary = binary
         shutil.rmtree(self.data_dir, ignore_errors=True)
-        self.config = scratch / "tidemill.toml"
+        self.config = scratch / f"{name}.toml"
         self.config.write_text(f"stream_insert_level = '{level}'\n")
 
     def start(self):
