@@ -16,6 +16,7 @@ import figure
 import generator
 import rate
 import report
+import stream_join
 from measure import sample
 from server import Postgres, Tidemill
 
@@ -82,8 +83,8 @@ class Bench:
 
 def main():
     options = arguments()
-    rates = rate.CASES
-    figures = [*figure.CASES, *generator.CASES]
+    rates = [*rate.CASES, *stream_join.RATES]
+    figures = [*figure.CASES, *stream_join.FIGURES, *generator.CASES]
     cases = [*rates, *figures, *federation.CASES]
     chosen = [case for case in cases if case.name.startswith(tuple(options.case))]
     if not chosen:
