@@ -17,6 +17,7 @@ import generator
 import rate
 import report
 import stream_join
+import transform
 from measure import sample
 from server import Postgres, Tidemill
 
@@ -83,7 +84,7 @@ class Bench:
 
 def main():
     options = arguments()
-    rates = [*rate.CASES, *stream_join.RATES]
+    rates = [*rate.CASES, *stream_join.RATES, *transform.CASES]
     figures = [*figure.CASES, *stream_join.FIGURES, *generator.CASES]
     cases = [*rates, *figures, *federation.CASES]
     chosen = [case for case in cases if case.name.startswith(tuple(options.case))]
