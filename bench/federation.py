@@ -182,7 +182,7 @@ class Federation:
         minutes = bench.node_rows // SENSORS
         rows = f"""SELECT 'n{number}-' || lpad(s::text, 5, '0'), timestamp '2019-01-01' + t * interval '1 minute',
             ((s * 37 + t * 17) % 4000) / 4.0::float8 FROM generate_series(1, {minutes}) t, generate_series(1, {SENSORS}) s"""
-        with _started(bench, f"node{number}") as server:
+        with started(bench, f"node{number}") as server:
             server.query(f"CREATE TABLE hist ({HIST}); INSERT INTO hist {rows}; CREATE INDEX ON hist (eid, ts)")
             server.query("VACUUM ANALYZE hist")
             server.query("CHECKPOINT")
@@ -190,7 +190,7 @@ class Federation:
 
     @contextlib.contextmanager
     def _master(self, bench):
-        with _started(bench, "master") as server:
+        with started(bench, "master") as server:
             server.query(f"""CREATE TABLE signal ({SIGNAL}); INSERT INTO signal
                 SELECT 'n' || k % 10 || '-' || lpad((k / 10)::text, 5, '0'), 'name ' || k / 40, k % 1000 + 0.5
                 FROM generate_series(10, {MASTER_ROWS + 9}) k; CREATE UNIQUE INDEX ON signal (eid)""")
@@ -249,7 +249,7 @@ class Federation:
 
 
 @contextlib.contextmanager
-def _started(bench, name):
+def started(bench, name):
     server = Postgres(bench.scratch, name)
     server.start()
     try:

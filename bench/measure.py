@@ -103,10 +103,10 @@ def _wait(process):
     return usage.ru_utime + usage.ru_stime
 
 
-def until(condition, timeout_s=120):
+def until(condition, timeout_s=120, what="nothing"):
     """Seconds until `condition` holds, asked without a pause."""
     began = time.monotonic()
     while not condition():
         if time.monotonic() - began > timeout_s:
-            raise SystemExit(f"nothing within {timeout_s} s")
+            raise SystemExit(f"{what} within {timeout_s} s")
     return time.monotonic() - began

@@ -105,6 +105,17 @@ def federation(case, taken, moved, dead):
     return {"case": case.name, "about": case.about, **samples, "goals": goals, "text": "\n".join(lines)}
 
 
+def answers(case, taken):
+    """A line a query: the median of each contender, and how many times the first one's that is."""
+    names = list(next(iter(taken.values())))
+    lines = ["", f"{case.name}: {case.about}; ms, and times {names[0]}", f"{'':28}" + "".join(f"{name:>26}" for name in names)]
+    for query, samples in taken.items():
+        medians = [statistics.median(samples[name]) for name in names]
+        cells = (f"{median:>18.1f}{f'({median / medians[0]:.2f})':>8}" for median in medians)
+        lines.append(f"{query:28}" + "".join(cells))
+    return {"case": case.name, "about": case.about, "samples": taken, "goals": [], "text": "\n".join(lines)}
+
+
 def _goal(goal, reached, met):
     return {"goal": goal, "reached": reached, "met": met}
 

@@ -13,6 +13,7 @@ import time
 
 import federation
 import figure
+import foreign_join
 import generator
 import rate
 import report
@@ -86,7 +87,7 @@ def main():
     options = arguments()
     rates = [*rate.CASES, *stream_join.RATES, *transform.CASES]
     figures = [*figure.CASES, *stream_join.FIGURES, *generator.CASES]
-    cases = [*rates, *figures, *federation.CASES]
+    cases = [*rates, *figures, *federation.CASES, *foreign_join.CASES]
     chosen = [case for case in cases if case.name.startswith(tuple(options.case))]
     if not chosen:
         raise SystemExit(f"no such case; there are {', '.join(case.name for case in cases)}")
@@ -104,8 +105,10 @@ def main():
                 results.append(report.rate(case, bench.rate(case)))
             elif case in figures:
                 results.append(report.figure(case, case.run(bench)))
-            else:
+            elif case in federation.CASES:
                 results.append(report.federation(case, *case.run(bench)))
+            else:
+                results.append(report.answers(case, case.run(bench)))
             print(results[-1].pop("text"), flush=True)
     finally:
         with contextlib.suppress(NameError):
