@@ -45,14 +45,20 @@ pub struct Joining {
 }
 
 impl Joining {
-    /// `None` if nothing is joined with the stream.
+    /// `None` if nothing is joined with the stream, or what is joined is as it was read; `goes_on`: it may change meanwhile, or
+    /// the statement's own rows are to be joined.
     pub fn begin(
         engine: &Engine,
         stream: StreamId,
         targets: Option<Arc<[ViewId]>>,
+        goes_on: bool,
         planner: impl FnOnce() -> Planner,
     ) -> Option<Self> {
-        if engine.joins(stream, targets.as_deref()).is_empty() {
+        let joins = engine.joins(stream, targets.as_deref());
+        let is_current = |(_, joins): &(ViewId, Arc<Joins>)| {
+            joins.all().iter().all(|join| is_current(engine, join, joins.refresh()))
+        };
+        if joins.is_empty() || !goes_on && joins.iter().all(is_current) {
             return None;
         }
         Some(Self { planner: planner(), stream, targets, own: JoinedRows::default(), warnings: vec![] })
@@ -108,11 +114,11 @@ async fn refresh(
     join: &Arc<Join>,
     age_max: Duration,
 ) -> Result<Option<SqlError>> {
-    if is_current(planner, join, age_max) {
+    if is_current(&planner.server.engine, join, age_max) {
         return Ok(None);
     }
     let _loading = join.loading.lock().await;
-    if is_current(planner, join, age_max) {
+    if is_current(&planner.server.engine, join, age_max) {
         return Ok(None);
     }
     let error = match read(planner, join, Reads::default()).await {
@@ -123,7 +129,10 @@ async fn refresh(
         Err(error) => error,
     };
     // Tables that are here have no excuse.
-    match join.loaded().filter(|loaded| join.joined.reads_elsewhere && same_versions(planner, loaded)) {
+    match join
+        .loaded()
+        .filter(|loaded| join.joined.reads_elsewhere && same_versions(&planner.server.engine, loaded))
+    {
         Some(loaded) => {
             join.postpone(Instant::now() + RETRY);
             Ok(Some(stale(planner, view, join, &loaded, &error)))
@@ -132,25 +141,24 @@ async fn refresh(
     }
 }
 
-fn is_current(planner: &Planner, join: &Join, age_max: Duration) -> bool {
+fn is_current(engine: &Engine, join: &Join, age_max: Duration) -> bool {
     let Some(loaded) = join.loaded() else { return false };
     let is_recent = || loaded.at.elapsed() < age_max || join.is_postponed();
-    same_versions(planner, &loaded) && (!join.joined.reads_elsewhere || is_recent())
+    same_versions(engine, &loaded) && (!join.joined.reads_elsewhere || is_recent())
 }
 
-fn same_versions(planner: &Planner, loaded: &Loaded) -> bool {
-    let engine = &planner.server.engine;
+fn same_versions(engine: &Engine, loaded: &Loaded) -> bool {
     loaded.versions.iter().all(|(view, version)| engine.version(*view) == Some(*version))
 }
 
-/// Carries out the query beside the stream. Nodes that are dead are an error, whatever the session says of them: others
-/// join these rows too.
+/// Carries out the query beside the stream. Others join these rows too, so the session's settings do not count: nodes that are
+/// dead are an error.
 async fn read(planner: &Planner, join: &Join, reads: Reads) -> Result<Arc<Loaded>> {
     let server = &planner.server;
     let at = Instant::now();
     let version = |view: &ViewId| Some((*view, server.engine.version(*view)?));
     let versions = join.joined.views.iter().filter_map(version).collect();
-    let mut state = planner.state();
+    let mut state = planner.for_all().state();
     state.config_mut().set_extension(Arc::new(DeadNodes::default()));
     let plan = as_of_now(&join.joined.plan, &state).await?;
     let running = query::run(server, state, plan, vec![], reads, planner.memory_limit_bytes()).await?;

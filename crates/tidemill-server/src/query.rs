@@ -133,6 +133,12 @@ impl Planner {
         Self { vars, depth: self.depth + 1, reads: Arc::default(), ..self.clone() }
     }
 
+    /// As this one, whatever the session's search path, zone and settings of pushdown are: for what others read too.
+    pub fn for_all(&self) -> Self {
+        let vars = SessionVars { objects: Arc::clone(&self.vars.objects), ..SessionVars::default() };
+        Self { vars, pushdown: Some(Pushdown::default()), reads: Arc::default(), ..self.clone() }
+    }
+
     pub fn note_read(&self, name: &str) {
         let mut reads = self.reads.lock();
         if !reads.iter().any(|read| read == name) {

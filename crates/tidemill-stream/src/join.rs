@@ -29,15 +29,14 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::MemoryReservation;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableType};
-use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::{Mutex, RwLock};
 
 use crate::front::{Front, Step};
 use crate::join::rows::Rows;
+use crate::leaf::{Leaf, Source};
 use crate::stream::as_stream;
 use crate::view::{ViewId, as_view};
 
@@ -294,71 +293,27 @@ impl TableProvider for JoinedTable {
         _filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let all = || (0..self.schema.fields().len()).collect();
-        let columns = projection.cloned().unwrap_or_else(all);
-        Ok(Arc::new(JoinedExec::try_new(Arc::clone(&self.joined), &self.schema, columns)?))
+        let source = JoinedSource(Arc::clone(&self.joined));
+        Ok(Arc::new(JoinedExec::try_new(source, &self.schema, projection)?))
     }
 }
 
-/// Where the kept rows enter the plan of a view. [`JoinStep`] replaces it; it is never executed.
+/// Where the kept rows enter the plan of a view. [`JoinStep`] replaces it.
+type JoinedExec = Leaf<JoinedSource>;
+
 #[derive(Debug)]
-struct JoinedExec {
-    joined: Arc<Joined>,
-    columns: Vec<usize>,
-    properties: Arc<PlanProperties>,
-}
+struct JoinedSource(Arc<Joined>);
 
-impl JoinedExec {
-    fn try_new(joined: Arc<Joined>, schema: &SchemaRef, columns: Vec<usize>) -> Result<Self> {
-        let properties = Arc::new(PlanProperties::new(
-            EquivalenceProperties::new(Arc::new(schema.project(&columns)?)),
-            Partitioning::UnknownPartitioning(1),
-            EmissionType::Incremental,
-            Boundedness::Bounded,
-        ));
-        Ok(Self { joined, columns, properties })
+impl fmt::Display for JoinedSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.relations.join(", "))
     }
 }
 
-impl DisplayAs for JoinedExec {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "JoinedExec: {}", self.joined.relations.join(", "))
-    }
-}
+impl Source for JoinedSource {
+    const NAME: &'static str = "JoinedExec";
 
-impl ExecutionPlan for JoinedExec {
-    fn name(&self) -> &str {
-        "JoinedExec"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![]
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        _: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn execute(&self, _: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        Err(DataFusionError::Internal("kept rows are read by a plan".into()))
+    fn unreadable(&self) -> DataFusionError {
+        DataFusionError::Internal("kept rows are read by a plan".into())
     }
 }

@@ -7,6 +7,7 @@ pub mod error;
 pub mod fold;
 pub mod front;
 pub mod join;
+pub mod leaf;
 pub mod log;
 pub mod run;
 pub mod stream;

@@ -8,15 +8,13 @@ use arrow::array::{ArrayRef, RecordBatch, TimestampMicrosecondArray, new_null_ar
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result};
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, TableType};
-use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use datafusion::physical_plan::ExecutionPlan;
 use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{SqlError, SqlState};
+
+use crate::leaf::{Leaf, Source};
 
 /// The column that every event has: when it arrived. It is the first column inside, so that added columns come last,
 /// and the last one that users see.
@@ -96,82 +94,37 @@ impl TableProvider for StreamTable {
         _filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let columns = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
-        Ok(Arc::new(StreamExec::try_new(self.id, self.name.clone(), &self.schema, columns)?))
+        let source = StreamSource { stream: self.id, name: self.name.clone() };
+        Ok(Arc::new(StreamExec::try_new(source, &self.schema, projection)?))
     }
 }
 
-/// Where a stream's events enter the plan of a view. [`crate::front::Front`] replaces it; it is never executed.
+/// Where a stream's events enter the plan of a view. [`crate::front::Front`] replaces it.
+pub type StreamExec = Leaf<StreamSource>;
+
 #[derive(Debug)]
-pub struct StreamExec {
+pub struct StreamSource {
     stream: StreamId,
     name: String,
-    columns: Vec<usize>,
-    properties: Arc<PlanProperties>,
 }
 
 impl StreamExec {
-    fn try_new(stream: StreamId, name: String, schema: &SchemaRef, columns: Vec<usize>) -> Result<Self> {
-        let schema = Arc::new(schema.project(&columns)?);
-        let properties = Arc::new(PlanProperties::new(
-            EquivalenceProperties::new(schema),
-            Partitioning::UnknownPartitioning(1),
-            EmissionType::Incremental,
-            Boundedness::Bounded,
-        ));
-        Ok(Self { stream, name, columns, properties })
-    }
-
     pub fn stream(&self) -> StreamId {
-        self.stream
-    }
-
-    pub fn columns(&self) -> &[usize] {
-        &self.columns
+        self.source().stream
     }
 }
 
-impl DisplayAs for StreamExec {
-    fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = self.schema().fields().iter().map(|f| f.name().clone()).collect();
-        write!(f, "StreamExec: {} [{}]", self.name, names.join(", "))
+impl fmt::Display for StreamSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
     }
 }
 
-impl ExecutionPlan for StreamExec {
-    fn name(&self) -> &str {
-        "StreamExec"
-    }
+impl Source for StreamSource {
+    const NAME: &'static str = "StreamExec";
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![]
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        _children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn apply_expressions(
-        &self,
-        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn execute(&self, _partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        Err(DataFusionError::External(Box::new(read_of_stream(&self.name))))
+    fn unreadable(&self) -> DataFusionError {
+        DataFusionError::External(Box::new(read_of_stream(&self.name)))
     }
 }
 

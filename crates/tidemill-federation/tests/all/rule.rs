@@ -3,7 +3,7 @@
 
 use tidemill_federation::pushdown::Pushdown;
 
-use crate::recorded::{ABLE, Node, PARTIAL, PLAIN, Setting};
+use crate::recorded::{ABLE, HANGS, Node, PARTIAL, PLAIN, Setting};
 
 fn nodes() -> [Node; 3] {
     [
@@ -94,6 +94,41 @@ async fn limits() {
         ],
     )
     .await;
+}
+
+/// Any rows are taken from one node after the other, until there are enough of them.
+#[tokio::test]
+async fn limits_in_turn() {
+    let node = |name, rows| Node { name, capabilities: &ABLE, rows };
+    let nodes = [
+        node("one", "VALUES ('a', 1, 10.0), ('b', 2, 1.0), ('c', 3, 0.0)"),
+        node("two", "VALUES ('d', 4, 1.0), ('e', 5, 1.0)"),
+        node("three", "VALUES ('f', 6, 1.0), ('g', 7, 1.0)"),
+    ];
+    for (limit, rows, asked) in [
+        ("LIMIT 2", "2", &["one"][..]),
+        ("LIMIT 2 OFFSET 2", "2", &["one", "two"]),
+        ("LIMIT 5", "5", &["one", "two"]),
+        ("LIMIT 100", "7", &["one", "three", "two"]),
+        ("LIMIT 100000", "7", &["one", "three", "two"]),
+    ] {
+        let sql = format!("SELECT count(*) FROM (SELECT g FROM m {limit}) AS some");
+        let on = Setting::new(&nodes, Pushdown::default()).await.query(&sql).await;
+        assert_eq!(on.0, [rows], "{sql}");
+        let names: Vec<_> = on.1.iter().map(|asked| asked.split(':').next().unwrap()).collect();
+        assert_eq!(names, asked, "{sql}");
+        let off = Setting::new(&nodes, Pushdown::NOTHING).await.query(&sql).await;
+        assert_eq!(off.0, [rows], "{sql}");
+    }
+    // Where something is to be found first, all look for it.
+    let sql = "SELECT count(*) FROM (SELECT g FROM m WHERE i > 0 LIMIT 1) AS some";
+    let found = Setting::new(&nodes, Pushdown::default()).await.query(sql).await;
+    assert_eq!((found.0.as_slice(), found.1.len()), (&["1".to_string()][..], 3));
+    // One that does not answer is not waited for.
+    let silent = [node(HANGS, "VALUES ('a', 1, 10.0)"), node("two", "VALUES ('d', 4, 1.0), ('e', 5, 1.0)")];
+    let sql = "SELECT count(*) FROM (SELECT g FROM m LIMIT 2) AS some";
+    let found = Setting::new(&silent, Pushdown::default()).await.query(sql).await;
+    assert_eq!((found.0.as_slice(), found.1.len()), (&["2".to_string()][..], 2));
 }
 
 /// States of one side are merged with those that are made here of the rows of the other.

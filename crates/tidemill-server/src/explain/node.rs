@@ -14,6 +14,7 @@ use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMer
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::memory::LazyMemoryExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
+use tidemill_federation::pushdown::limit::InTurnExec;
 use tidemill_federation::scan::ForeignScanExec;
 use tidemill_sql::name::quote_ident;
 use tidemill_stream::view::{StateExec, ViewId};
@@ -63,6 +64,10 @@ fn described(plan: &Arc<dyn ExecutionPlan>, views: Views<'_>) -> Option<Describe
     }
     if let Some(limit) = plan.downcast_ref::<LocalLimitExec>() {
         return Some(("Limit".into(), vec![("Rows", limit.fetch().to_string())]));
+    }
+    if let Some(limit) = plan.downcast_ref::<InTurnExec>() {
+        let rows = ("Rows", limit.rows().to_string());
+        return Some(("Limit".into(), vec![rows, ("Nodes", "one after the other".into())]));
     }
     if let Some(lazy) = plan.downcast_ref::<LazyMemoryExec>() {
         let shown = lazy.generators().first().map(|generator| generator.read().to_string());

@@ -52,7 +52,7 @@ impl Session {
         attempt!(self.refuse_read_only("COPY FROM"));
         let mut loading = attempt!(self.loading(&copy).await);
         attempt!(self.check_backlog(&loading.target));
-        if let Some(joining) = self.joining(&loading.target, loading.targets.clone()) {
+        if let Some(joining) = self.joining(&loading.target, loading.targets.clone(), true) {
             loading.joining = Some(attempt!(self.join(joining).await));
         }
         match &copy.endpoint {

@@ -76,6 +76,10 @@ impl Work {
         self.tables.values().map(|table| table.id()).collect()
     }
 
+    pub(super) fn has_tables(&self) -> bool {
+        !self.tables.is_empty()
+    }
+
     /// Where the next write to a foreign server goes.
     pub(super) fn foreign(&mut self, is_block: bool) -> Arc<Transactions> {
         let new = || Arc::new(Transactions::new(is_block, self.savepoints.len()));

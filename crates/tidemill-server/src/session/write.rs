@@ -85,7 +85,8 @@ impl Session {
         self.check_backlog(target)?;
         stream.count(rows, events.get_array_memory_size());
         let targets = self.targets_of(target)?;
-        let joining = match self.joining(target, targets.clone()) {
+        let has_tables = self.work().is_some_and(|work| work.has_tables());
+        let joining = match self.joining(target, targets.clone(), has_tables) {
             Some(joining) => Some(Box::pin(self.join(joining)).await?),
             None => None,
         };
@@ -113,10 +114,15 @@ impl Session {
     }
 
     /// For a stream whose events are joined with something.
-    pub(super) fn joining(&self, target: &Target, targets: Option<Arc<[ViewId]>>) -> Option<Joining> {
+    pub(super) fn joining(
+        &self,
+        target: &Target,
+        targets: Option<Arc<[ViewId]>>,
+        goes_on: bool,
+    ) -> Option<Joining> {
         match target {
             Target::Stream(stream) => {
-                Joining::begin(&self.server.engine, stream.id(), targets, || self.planning())
+                Joining::begin(&self.server.engine, stream.id(), targets, goes_on, || self.planning())
             }
             Target::Table(_) | Target::Foreign(_) => None,
         }
@@ -124,11 +130,8 @@ impl Session {
 
     /// What is joined is read, with what the transaction has written.
     pub(super) async fn join(&mut self, mut joining: Joining) -> Result<Joining> {
-        if let Some(work) = self.work() {
-            let tables = work.tables();
-            if !tables.is_empty() {
-                joining.see(&tables, || work.reads()).await?;
-            }
+        if let Some(work) = self.work().filter(|work| work.has_tables()) {
+            joining.see(&work.tables(), || work.reads()).await?;
         }
         joining.refresh().await?;
         self.missing.append(&mut joining.warnings);

@@ -17,6 +17,8 @@ pub(super) struct Registry {
     pub views: HashMap<ViewId, Arc<View>>,
     pub transforms: HashMap<ViewId, Arc<Transform>>,
     by_stream: HashMap<StreamId, Readers>,
+    /// Any of them joins something.
+    has_joins: bool,
 }
 
 /// What reads a stream.
@@ -31,6 +33,7 @@ impl Registry {
         for stream in view.plan.streams() {
             self.by_stream.entry(stream).or_default().views.push(Arc::clone(&view));
         }
+        self.has_joins |= !view.joins().all().is_empty();
         self.views.insert(view.id, view);
     }
 
@@ -47,6 +50,7 @@ impl Registry {
         for stream in transform.plan.streams() {
             self.by_stream.entry(stream).or_default().transforms.push(Arc::clone(&transform));
         }
+        self.has_joins |= !transform.joins().all().is_empty();
         self.transforms.insert(transform.id, transform);
     }
 
@@ -68,6 +72,9 @@ impl Registry {
 
     /// The joins of those that take what is written to `stream`, and what transforms make of it.
     pub fn joins(&self, stream: StreamId, targets: Option<&[ViewId]>) -> Vec<(ViewId, Arc<Joins>)> {
+        if !self.has_joins {
+            return Vec::new();
+        }
         let mut found = Vec::new();
         let mut waiting = vec![(stream, targets)];
         let mut seen = Vec::new();

@@ -282,7 +282,11 @@ impl JoinStep {
         events_at: &UInt32Array,
         rows_at: &UInt32Array,
     ) -> Result<RecordBatch> {
+        // Mostly each event meets one row.
+        let is_whole =
+            events_at.len() == events.num_rows() && (0..).zip(events_at.values()).all(|(i, at)| i == *at);
         let columns = self.output.iter().map(|side| match side {
+            Side::Event(i) if is_whole => Ok(Arc::clone(events.column(*i))),
             Side::Event(i) => Ok(take(events.column(*i), events_at, None)?),
             Side::Row(i) if rows.num_rows() == 0 => {
                 Ok(new_null_array(rows.column(*i).data_type(), rows_at.len()))
@@ -306,7 +310,8 @@ impl JoinStep {
 
 impl Condition {
     fn true_of(&self, pairs: Pairs, events: &RecordBatch, rows: &RecordBatch) -> Result<Pairs> {
-        let (events_at, rows_at) = (UInt32Array::from(pairs.events), UInt32Array::from(pairs.rows));
+        let (events_at, rows_at) =
+            (UInt32Array::from(pairs.events.clone()), UInt32Array::from(pairs.rows.clone()));
         let columns = self.columns.iter().map(|side| match side {
             Side::Event(i) => Ok(take(events.column(*i), &events_at, None)?),
             Side::Row(i) => Ok(take(rows.column(*i), &rows_at, None)?),
@@ -314,12 +319,7 @@ impl Condition {
         });
         let batch = with_rows(&self.schema, columns.collect::<Result<_>>()?, events_at.len())?;
         let is_true = self.expr.evaluate(&batch)?.into_array(events_at.len())?;
-        let is_true = as_boolean_array(&is_true)?;
-        let kept = |at: &UInt32Array| -> Result<Vec<u32>> {
-            let kept = filter(at, is_true)?;
-            Ok(datafusion::common::cast::as_uint32_array(&kept)?.values().to_vec())
-        };
-        Ok(Pairs { events: kept(&events_at)?, rows: kept(&rows_at)? })
+        Ok(pairs.only(as_boolean_array(&is_true)?))
     }
 }
 
@@ -359,14 +359,14 @@ fn kept(plan: &Arc<dyn ExecutionPlan>) -> Option<(Arc<super::Joined>, Vec<Step>)
     loop {
         if let Some(leaf) = below.downcast_ref::<JoinedExec>() {
             let schema = leaf.schema();
-            let fields = schema.fields().iter().zip(&leaf.columns);
+            let fields = schema.fields().iter().zip(leaf.columns());
             let column = |(field, i): (&Arc<Field>, &usize)| {
                 Arc::new(Column::new(field.name(), *i)) as Arc<dyn PhysicalExpr>
             };
             let expressions = fields.map(column).collect();
             steps.push(Step::Project { expressions, schema });
             steps.reverse();
-            return Some((Arc::clone(&leaf.joined), steps));
+            return Some((Arc::clone(&leaf.source().0), steps));
         }
         let (step, input) = Step::compile(below)?;
         steps.push(step);

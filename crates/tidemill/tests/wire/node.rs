@@ -109,6 +109,11 @@ async fn a_dead_node_is_an_error_or_a_warning_until_it_is_back() {
         assert!(code == "08001" && message.contains("\"n3\""), "{fault:?}: {code} {message}");
         let why = &rows(client, "SELECT error FROM tidemill.nodes WHERE server = 'n3'").await[0][0];
         assert!(why.contains(&format!("at \"127.0.0.1\", port {}", proxy.port)), "{fault:?}: {why}");
+        // Also where the others have enough.
+        let (code, message) = failure(client, "SELECT id FROM m LIMIT 3").await;
+        assert!(code == "08001" && message.contains("\"n3\""), "{fault:?}: {code} {message}");
+        let answer = wire.query("SELECT id FROM m LIMIT 3");
+        assert_eq!((answer.rows.len(), answer.notices.len()), (3, 1), "{fault:?}: {answer:?}");
         // The others are not harmed.
         assert_eq!(rows(client, "SELECT count(*) FROM m IN ('/n1/', '/n4/')").await, [["200"]]);
         assert_eq!(rows(client, "SELECT sum(id) FROM m WHERE __spd_url = '/n2/'").await, [["20000"]]);
@@ -156,6 +161,8 @@ async fn a_node_that_dies_in_mid_query_is_noticed() {
         let asking = server.connect().await;
         let asked = tokio::spawn(async move { failure(&asking, "SELECT sum(v) FROM slow").await });
         until(remote, active, "t").await;
+        // The answer has begun, too.
+        tokio::time::sleep(Duration::from_millis(50)).await;
         proxy.set(fault);
         let (code, message) = tokio::time::timeout(PATIENCE, asked).await.unwrap().unwrap();
         assert_eq!((code.as_str(), message.as_str()), ("08006", "lost the connection to server \"n3\""));
