@@ -9,6 +9,7 @@ pub mod foreign;
 mod foreign_table;
 pub mod migrate;
 mod option;
+mod output;
 pub mod plain_view;
 mod rename;
 mod stream;

@@ -252,23 +252,25 @@ fn changed(relation: &str, column: &str) -> DataFusionError {
     DataFusionError::External(Box::new(SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, message)))
 }
 
-fn name_of(planner: &Planner, view: ViewId) -> String {
+/// As messages name who joins: `continuous view "v"`.
+fn described(planner: &Planner, reader: ViewId) -> String {
     let relations = planner.server.catalog.relations();
-    let known = relations.iter().find(|known| known.oid() == view.0);
-    known.map_or_else(String::new, |known| known.name().to_string())
+    let known = relations.iter().find(|known| known.oid() == reader.0);
+    known.map_or_else(String::new, |known| format!("{} \"{}\"", known.kind(), known.name()))
 }
 
-fn within(error: SqlError, planner: &Planner, view: ViewId) -> SqlError {
-    error.with_context(format!("reading what continuous view \"{}\" joins", name_of(planner, view)))
+fn within(error: SqlError, planner: &Planner, reader: ViewId) -> SqlError {
+    error.with_context(format!("reading what {} joins", described(planner, reader)))
 }
 
-fn stale(planner: &Planner, view: ViewId, join: &Join, loaded: &Loaded, error: &SqlError) -> SqlError {
-    let relations: Vec<_> =
-        join.joined.relations.iter().map(|name| format!("\"{}\"", split_nodes(name).0)).collect();
+fn stale(planner: &Planner, reader: ViewId, join: &Join, loaded: &Loaded, error: &SqlError) -> SqlError {
+    let mut relations: Vec<_> = join.joined.relations.iter().map(|name| split_nodes(name).0).collect();
+    relations.sort_unstable();
+    relations.dedup();
     let message = format!(
-        "continuous view \"{}\" joins rows of {} that were read {} s ago",
-        name_of(planner, view),
-        relations.join(", "),
+        "{} joins rows of \"{}\" that were read {} s ago",
+        described(planner, reader),
+        relations.join("\", \""),
         loaded.at.elapsed().as_secs()
     );
     tracing::warn!(%error, "{message}");

@@ -17,7 +17,7 @@ use tidemill_sql::{Result, SqlError, SqlState};
 use tidemill_stream::view::{View, ViewId, ViewTable, compile};
 
 use super::{check_columns, exists, option, plain_view, public, skipped, stream, transform};
-use crate::catalog::{Catalog, Change, ContinuousView, Relation, StreamObject, ViewObject, ViewOptions};
+use crate::catalog::{Change, ContinuousView, Relation, StreamObject, ViewObject, ViewOptions};
 use crate::join;
 use crate::pg::wire_error::Notice;
 use crate::query::Planner;
@@ -77,7 +77,9 @@ pub async fn create_view(planner: &Planner, create: CreateView, step_factor: u8)
             Ok(()) => keep_view(planner, view, replaced, &streams).await,
             Err(error) => Err(error),
         },
-        Err(error) => Err(located(error, &create.query_text, create.query_offset, server)),
+        Err(error) => {
+            Err(located(error, &create.query_text, create.query_offset, server, planner::view_obstacle))
+        }
     };
     if let Err(error) = kept {
         stream::withdraw(&server.catalog, before);
@@ -117,21 +119,29 @@ pub async fn plan_view(
     Ok(ContinuousView { oid, object, view, table })
 }
 
-/// An error of a plan that cannot be a view's, which has no place, as one of the part of the query that is the cause.
-fn located(error: SqlError, query: &str, offset: usize, server: &Server) -> SqlError {
+/// Finds the part of a query that keeps it from being a view's, or a transform's.
+pub(super) type Search =
+    fn(&Query, &str, &SessionState, &dyn Fn(&ast::ObjectName) -> bool) -> Option<SqlError>;
+
+/// An error of a plan, which has no place, as one of the part of the query that is the cause.
+pub(super) fn located(
+    error: SqlError,
+    query: &str,
+    offset: usize,
+    server: &Server,
+    search: Search,
+) -> SqlError {
     if error.state != SqlState::FEATURE_NOT_SUPPORTED || error.position.is_some() {
         return error;
     }
-    let is_stream = |name: &ast::ObjectName| names_stream(&server.catalog, name);
-    let find = |parsed: Box<Query>| planner::view_obstacle(&parsed, query, &server.defining, &is_stream);
+    let is_stream = |name: &ast::ObjectName| {
+        let name = resolve(name, 0).ok();
+        let name = name.as_ref().and_then(|name| public(name).ok());
+        name.is_some_and(|name| server.catalog.stream(name).is_some())
+    };
+    let find = |parsed: Box<Query>| search(&parsed, query, &server.defining, &is_stream);
     let obstacle = parse_query(query).ok().and_then(find);
     obstacle.map_or(error, |obstacle| obstacle.moved_by(offset))
-}
-
-pub(super) fn names_stream(catalog: &Catalog, name: &ast::ObjectName) -> bool {
-    let name = resolve(name, 0).ok();
-    let name = name.as_ref().and_then(|name| public(name).ok());
-    name.is_some_and(|name| catalog.stream(name).is_some())
 }
 
 /// Puts a view in the engine and in the catalog, in the place of another or as a new one, with its streams.

@@ -7,20 +7,20 @@ use datafusion::execution::session_state::SessionState;
 use sqlparser::ast::{self, Query};
 use tidemill_sql::parse::parse_query;
 use tidemill_sql::planner::{self, display_name, plan_error, vars};
-use tidemill_sql::statement::{CreateView, Name, OutputFunction};
+use tidemill_sql::statement::{CreateView, Name};
 use tidemill_sql::{Result, SqlError, SqlState, window_clause};
 use tidemill_stream::stream::StreamId;
 use tidemill_stream::transform::{Output, Transform, compile};
 use tidemill_stream::view::ViewId;
 
-use super::continuous_view::{names_stream, read_streams};
-use super::{exists, missing, option, public, stream};
+use super::continuous_view::{located, read_streams};
+use super::output::{WHERE_TO, deliveries, queues, shown, targets, targets_of};
+use super::{exists, option, public, stream};
 use crate::catalog::{
-    Catalog, Change, ContinuousTransform, QueueObject, Relation, StreamObject, TableColumn, TransformObject,
-    ViewOptions, Ways,
+    Catalog, Change, ContinuousTransform, Relation, StreamObject, TransformObject, ViewOptions, Ways,
 };
 use crate::delivery::Delivery;
-use crate::insert::{ForeignTarget, Route, Target};
+use crate::insert::{Route, Target};
 use crate::join;
 use crate::pg::wire_error::Notice;
 use crate::query::Planner;
@@ -28,13 +28,6 @@ use crate::server::Server;
 
 /// Events of other streams that one event may lead to, on all ways together.
 const EVENTS_MAX: usize = 1000;
-
-/// The names that PipelineDB 1.x, the server before it and Tidemill have for the one function: it puts the rows of a transform
-/// into streams and tables.
-const FUNCTIONS: [&str; 3] = ["insert_into_stream", "pipeline_stream_insert", "insert_into_table"];
-
-const WHERE_TO: &str = "Say where its rows go: THEN EXECUTE PROCEDURE pipeline_stream_insert('stream'), \
-                        or WITH (action = transform, outputfunc = pipelinedb.insert_into_stream('stream')).";
 
 /// The caller holds the lock on changes.
 pub async fn create(
@@ -88,133 +81,15 @@ pub async fn create(
             Ok(()) => keep(server, transform, replaced, &function.arguments, &streams).await,
             Err(error) => Err(error),
         },
-        Err(error) => Err(located(error, &create.query_text, create.query_offset, server)),
+        Err(error) => {
+            let (text, offset) = (&create.query_text, create.query_offset);
+            Err(of_transform(located(error, text, offset, server, planner::transform_obstacle)))
+        }
     };
     if kept.is_err() {
         stream::withdraw(&server.catalog, before);
     }
     kept
-}
-
-/// Where rows for foreign tables are kept: as before, for those that the transform has written to before.
-fn queues(
-    catalog: &Catalog,
-    targets: &[Target],
-    replaced: Option<&ContinuousTransform>,
-) -> Result<Vec<QueueObject>> {
-    let mut queues = Vec::new();
-    for target in targets {
-        let Target::Foreign(ForeignTarget { table, .. }) = target else { continue };
-        let columns: Vec<_> = table.object.columns.iter().map(|column| column.column.clone()).collect();
-        let columns: Vec<_> = columns.into_iter().map(|c| TableColumn { not_null: false, ..c }).collect();
-        let known = replaced.and_then(|old| old.object.queues.iter().find(|queue| queue.output == table.oid));
-        match known {
-            Some(queue) if queue.columns == columns => queues.push(queue.clone()),
-            Some(_) if is_behind(replaced, table.oid) => {
-                let message = format!(
-                    "rows wait for foreign table \"{}\", whose columns have changed",
-                    table.object.name
-                );
-                return Err(SqlError::new(SqlState::OBJECT_IN_USE, message)
-                    .with_hint("Wait until tidemill.deliveries shows none."));
-            }
-            _ => {
-                let [waiting, sending, mark] = [(); 3].map(|()| catalog.allocate_oid());
-                queues.push(QueueObject { output: table.oid, columns, waiting, sending, mark });
-            }
-        }
-    }
-    Ok(queues)
-}
-
-fn is_behind(transform: Option<&ContinuousTransform>, output: u32) -> bool {
-    let deliveries = transform.into_iter().flat_map(|transform| &transform.deliveries);
-    deliveries.into_iter().any(|delivery| delivery.output() == output && delivery.backlog().0 > 0)
-}
-
-/// Those of `replaced` go on.
-fn deliveries(
-    targets: &[Target],
-    queues: &[QueueObject],
-    replaced: Option<&ContinuousTransform>,
-) -> Result<Vec<Arc<Delivery>>> {
-    let delivery = |queue: &QueueObject| {
-        let known = replaced.into_iter().flat_map(|old| &old.deliveries);
-        let same = |delivery: &&Arc<Delivery>| delivery.target().oid == queue.waiting;
-        if let Some(delivery) = known.into_iter().find(same) {
-            return Ok(Arc::clone(delivery));
-        }
-        let target = targets.iter().find(|target| target.stream().id().0 == queue.output);
-        let name = target.map_or("", |target| target.stream().object.name.as_str());
-        Ok(Arc::new(Delivery::new(name, queue)?))
-    };
-    queues.iter().map(delivery).collect()
-}
-
-/// `pipelinedb.insert_into_stream`: as PipelineDB shows it, whether the schema was written or not.
-fn shown(function: &Name) -> String {
-    match &function.schema {
-        None if function.name != FUNCTIONS[1] => format!("pipelinedb.{}", function.name),
-        None => function.name.clone(),
-        Some(schema) => format!("{schema}.{}", function.name),
-    }
-}
-
-/// What the rows go into.
-fn targets(catalog: &Catalog, function: &OutputFunction) -> Result<Vec<Target>> {
-    let name = &function.name;
-    let is_ours = matches!(name.schema.as_deref(), None | Some("pipelinedb" | "pg_catalog"));
-    if !is_ours || !FUNCTIONS.contains(&name.name.as_str()) {
-        let message = format!("function {}() cannot take the rows of a transform", name.name);
-        return Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message).with_position(name.position).with_hint(
-            "pipelinedb.insert_into_stream and pipelinedb.insert_into_table can, with the names of streams and tables.",
-        ));
-    }
-    if function.arguments.is_empty() {
-        let message = format!("function {}() wants the name of a stream or a table", name.name);
-        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message).with_position(name.position));
-    }
-    let mut targets: Vec<Target> = Vec::new();
-    for argument in &function.arguments {
-        let target = target(catalog, argument).map_err(|error| error.with_position(argument.position))?;
-        if targets.iter().any(|known| known.stream().id() == target.stream().id()) {
-            let message = format!("output \"{}\" is named more than once", argument.name);
-            return Err(SqlError::new(SqlState::DUPLICATE_OBJECT, message).with_position(argument.position));
-        }
-        targets.push(target);
-    }
-    Ok(targets)
-}
-
-fn target(catalog: &Catalog, name: &Name) -> Result<Target> {
-    let plain = public(name)?;
-    match catalog.get(plain) {
-        Some(Relation::Stream(stream)) if stream.object.declared => Ok(Target::Stream(stream)),
-        Some(Relation::Stream(_)) => {
-            let message = format!("stream \"{plain}\" is not declared");
-            Err(SqlError::new(SqlState::INVALID_OBJECT_STATE, message)
-                .with_detail(
-                    "Rows are written by the place of their columns, which an inferred stream does not tell.",
-                )
-                .with_hint("Declare it with CREATE STREAM."))
-        }
-        Some(Relation::Table(table)) => Ok(Target::Table(table)),
-        Some(Relation::Foreign(table)) => {
-            if catalog.server_of(&table)?.has_multi_tenant_tables() {
-                let message = format!("multi-tenant table \"{plain}\" cannot be the output of a transform");
-                return Err(SqlError::unsupported(message)
-                    .with_hint("Name a foreign table on one server; a transform may have several outputs."));
-            }
-            let target = ForeignTarget { table, nodes: None };
-            target.writing(catalog)?;
-            Ok(Target::Foreign(target))
-        }
-        Some(other @ (Relation::View(_) | Relation::Transform(_) | Relation::PlainView(_))) => {
-            let message = format!("\"{plain}\" is a {}, not a stream or a table", other.kind());
-            Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message))
-        }
-        None => Err(missing("relation", plain)),
-    }
 }
 
 /// Plans the transforms that the catalog's file has and puts them into the catalog. The caller gives them to the engine.
@@ -233,22 +108,6 @@ pub async fn load_transforms(
         catalog.install(Relation::Transform(Arc::new(transform)));
     }
     Ok(transforms)
-}
-
-fn targets_of(catalog: &Catalog, object: &TransformObject) -> Result<Vec<Target>> {
-    let relations = catalog.relations();
-    let of = |oid: &u32| match relations.iter().find(|relation| relation.oid() == *oid) {
-        Some(Relation::Stream(stream)) => Ok(Target::Stream(Arc::clone(stream))),
-        Some(Relation::Table(table)) => Ok(Target::Table(Arc::clone(table))),
-        Some(Relation::Foreign(table)) => {
-            Ok(Target::Foreign(ForeignTarget { table: Arc::clone(table), nodes: None }))
-        }
-        _ => {
-            let message = format!("an output of continuous transform \"{}\" is missing", object.name);
-            Err(SqlError::new(SqlState::DATA_CORRUPTED, message))
-        }
-    };
-    object.outputs.iter().map(of).collect()
 }
 
 /// Plans a transform's query and the ways of its rows.
@@ -293,18 +152,6 @@ fn of_transform(mut error: SqlError) -> SqlError {
         error.message = format!("a continuous transform {rest}");
     }
     error
-}
-
-/// An error of a plan that cannot be a transform's as one of the part of the query that is the cause.
-fn located(error: SqlError, query: &str, offset: usize, server: &Server) -> SqlError {
-    if error.state != SqlState::FEATURE_NOT_SUPPORTED || error.position.is_some() {
-        return error;
-    }
-    let parsed = parse_query(query).ok();
-    let is_stream = |name: &ast::ObjectName| names_stream(&server.catalog, name);
-    let find = |parsed: Box<Query>| planner::transform_obstacle(&parsed, query, &server.defining, &is_stream);
-    let obstacle = parsed.and_then(find);
-    obstacle.map_or_else(|| of_transform(error), |obstacle| obstacle.moved_by(offset))
 }
 
 /// Puts a transform into the catalog and the engine, in the place of another or as a new one, with its streams.

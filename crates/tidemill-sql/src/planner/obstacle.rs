@@ -26,10 +26,7 @@ pub fn view_obstacle(
     state: &SessionState,
     is_stream: &dyn Fn(&ast::ObjectName) -> bool,
 ) -> Option<SqlError> {
-    let is_aggregate = |name: &str| state.aggregate_functions().contains_key(name);
-    let mut search =
-        Search { text: Text::new(text), is_aggregate: &is_aggregate, is_stream, defined: vec![] };
-    search.query(query).err()
+    last_layer(query, text, state, is_stream).err()
 }
 
 /// The same of a continuous transform, which does nothing but that one layer.
@@ -39,10 +36,7 @@ pub fn transform_obstacle(
     state: &SessionState,
     is_stream: &dyn Fn(&ast::ObjectName) -> bool,
 ) -> Option<SqlError> {
-    let is_aggregate = |name: &str| state.aggregate_functions().contains_key(name);
-    let mut search =
-        Search { text: Text::new(text), is_aggregate: &is_aggregate, is_stream, defined: vec![] };
-    let mut found = match search.query(query) {
+    let mut found = match last_layer(query, text, state, is_stream) {
         Ok(last) => {
             let Layer { what, at } = last?;
             let hint = "Have it in a continuous view over a stream that the transform writes to.";
@@ -52,6 +46,16 @@ pub fn transform_obstacle(
     };
     found.message = found.message.replace("continuous view", "continuous transform");
     Some(found)
+}
+
+fn last_layer(
+    query: &Query,
+    text: &str,
+    state: &SessionState,
+    is_stream: &dyn Fn(&ast::ObjectName) -> bool,
+) -> Result<Option<Layer>> {
+    let is_aggregate = |name: &str| state.aggregate_functions().contains_key(name);
+    Search { text: Text::new(text), is_aggregate: &is_aggregate, is_stream, defined: vec![] }.query(query)
 }
 
 struct Search<'a> {
@@ -217,6 +221,10 @@ impl Search<'_> {
         let mut has_stream = self.factor_reads_stream(first);
         for (factor, operator) in others {
             let (reads, at) = (self.factor_reads_stream(factor), place::of_span(factor.span()).0);
+            if let TableFactor::Derived { lateral: true, .. } = factor {
+                let message = "LATERAL in a continuous view is not supported yet";
+                return Err(located(message, "Join the table itself, with the condition in ON.", at));
+            }
             if reads && has_stream {
                 let hint =
                     "Make a continuous view of each stream, and join them in the query that reads them.";

@@ -20,6 +20,7 @@ fn an_obstacle_has_a_place() {
         ("SELECT count(*) FROM a, b", "joins of streams", "b"),
         ("SELECT count(*) FROM (a CROSS JOIN b)", "joins of streams", "b)"),
         ("SELECT count(*) FROM a, d, (SELECT k FROM b) t", "joins of streams", "SELECT k FROM b) t"),
+        ("SELECT count(*) FROM a, LATERAL (SELECT FROM d WHERE d.k = a.k) t", "LATERAL in", "SELECT FROM d"),
         ("SELECT count(*) FROM a FULL JOIN d USING (k)", "FULL JOIN in", "d USING"),
         ("SELECT count(*) FROM a RIGHT JOIN d USING (k)", "RIGHT JOIN with", "d USING"),
         ("SELECT count(*) FROM d LEFT JOIN a USING (k)", "LEFT JOIN with", "a USING"),
