@@ -40,6 +40,11 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec::new(MAX_SKIPPED_NODES, &[Place::Table], Check::Quantity, Support::Yes),
 ];
 
+/// Of a child that `CREATE MULTI TENANT TABLE` names, besides those of its wrapper's tables: it has nodes itself.
+pub const CHILD_OPTIONS: &[OptionSpec] =
+    &[OptionSpec::new(HAS_NODES, &[Place::Table], Check::Bool, Support::Yes)];
+pub const HAS_NODES: &str = "multi_tenant";
+
 const ON_DEAD_NODE: &str = "on_dead_node";
 const MAX_SKIPPED_NODES: &str = "max_skipped_nodes";
 

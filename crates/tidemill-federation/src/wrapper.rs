@@ -118,6 +118,11 @@ impl Wrapper {
         })
     }
 
+    /// Whether what it reaches may be a server of this kind, or a PGSpider.
+    pub fn speaks_postgresql(&self) -> bool {
+        matches!(self.name, "postgres_fdw" | "pgspider_fdw" | "tidemill_fdw")
+    }
+
     /// As [`validate`], of this wrapper's options.
     pub fn validate<'o>(&self, place: Place, options: &'o Options) -> Result<Vec<(&'o str, &'static str)>> {
         let idle = validate(self.options, place, options)?;

@@ -32,7 +32,7 @@ use crate::join::joining;
 
 pub use foreign::{
     ChildObject, ForeignServer, ForeignTable, ForeignTableColumn, ForeignTableObject,
-    MULTI_TENANT_SERVER_OID, ServerObject, UserMappingObject,
+    MULTI_TENANT_SERVER_OID, SCHEMA_OPTIONS, ServerObject, TABLE_OPTIONS, UserMappingObject,
 };
 pub use object::{
     PlainViewObject, QueueObject, StreamObject, TableColumn, TableObject, TransformObject, ViewObject,

@@ -53,6 +53,12 @@ pub struct ChildObject {
     /// May be empty.
     pub schema: String,
     pub table: String,
+    /// It has nodes itself, and a column that tells them.
+    #[serde(default)]
+    pub has_nodes: bool,
+    /// As a foreign table of its server has.
+    #[serde(default)]
+    pub options: Options,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -145,8 +151,8 @@ impl ForeignTable {
 }
 
 /// Where the wrappers have the names that a table has on the other side.
-const SCHEMA_OPTIONS: [&str; 2] = ["schema_name", "dbname"];
-const TABLE_OPTIONS: [&str; 2] = ["table_name", "table"];
+pub const SCHEMA_OPTIONS: [&str; 2] = ["schema_name", "dbname"];
+pub const TABLE_OPTIONS: [&str; 2] = ["table_name", "table"];
 
 impl ForeignTableObject {
     fn option(&self, names: [&str; 2]) -> Option<&str> {
@@ -173,11 +179,11 @@ impl ForeignTableObject {
     pub fn child(&self, server: &str, child: &ChildObject) -> TableDefinition {
         TableDefinition {
             name: format!("{server}.{}", child.table),
-            columns: self.remote_columns().filter(|column| column.name != URL).collect(),
+            columns: self.remote_columns().filter(|c| child.has_nodes || c.name != URL).collect(),
             remote_schema: child.schema.clone(),
             remote_table: child.table.clone(),
             nodes: vec![],
-            options: Options::default(),
+            options: child.options.clone(),
         }
     }
 }

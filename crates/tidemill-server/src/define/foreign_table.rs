@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tidemill_federation::connector::{ImportedColumn, ImportedTable};
-use tidemill_federation::multi_tenant::{CHILDREN_MAX, URL};
-use tidemill_federation::option::parse_bool;
+use tidemill_federation::multi_tenant::{CHILD_OPTIONS, CHILDREN_MAX, HAS_NODES, URL};
+use tidemill_federation::option::{parse_bool, validate};
 use tidemill_federation::{Options, Place, Wrapper};
 use tidemill_sql::statement::{
     Child, Column, CreateForeignTable, CreateMultiTenant, ForeignColumn, ForeignTableAction, ImportSchema,
@@ -19,7 +19,7 @@ use super::stream::alter_stream_locked;
 use super::{COLUMNS_MAX, exists, missing, plain_view, public, skipped};
 use crate::catalog::{
     Catalog, Change, ChildObject, ForeignTable, ForeignTableColumn, ForeignTableObject,
-    MULTI_TENANT_SERVER_OID, Relation, TableColumn,
+    MULTI_TENANT_SERVER_OID, Relation, SCHEMA_OPTIONS, TABLE_OPTIONS, TableColumn,
 };
 use crate::join;
 use crate::pg::wire_error::Notice;
@@ -61,15 +61,13 @@ pub fn create_multi_tenant(catalog: &Catalog, create: CreateMultiTenant) -> Resu
         let message = format!("multi-tenant tables can have at most {CHILDREN_MAX} children");
         return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
     }
+    let mut notices = Vec::new();
     let mut children = Vec::with_capacity(create.children.len());
-    for Child { server, schema, table, position } in create.children {
-        let found = own_server(catalog, &server).map_err(|error| error.with_position(position))?;
-        if found.has_multi_tenant_tables() {
-            let error =
-                SqlError::unsupported(format!("the tables of server \"{server}\" have children themselves"));
-            return Err(error.with_position(position).with_hint("Name their children."));
-        }
-        children.push(ChildObject { server: found.oid, schema: schema.unwrap_or_default(), table });
+    for child in create.children {
+        let position = child.position;
+        let (child, of_child) = named_child(catalog, child).map_err(|error| error.with_position(position))?;
+        children.push(child);
+        notices.extend(of_child);
     }
     let mut object = ForeignTableObject {
         name: name.to_string(),
@@ -79,7 +77,6 @@ pub fn create_multi_tenant(catalog: &Catalog, create: CreateMultiTenant) -> Resu
         children,
     };
     let wrapper = Wrapper::get(CHILD_WRAPPER)?;
-    let mut notices = Vec::new();
     for column in create.columns {
         notices.extend(add_column(wrapper, &mut object, column)?);
     }
@@ -89,6 +86,34 @@ pub fn create_multi_tenant(catalog: &Catalog, create: CreateMultiTenant) -> Resu
     }
     put(catalog, &ForeignTable::new(catalog.allocate_oid(), object))?;
     Ok(notices)
+}
+
+/// A child that a multi-tenant table names.
+fn named_child(catalog: &Catalog, child: Child) -> Result<(ChildObject, Vec<Notice>)> {
+    let Child { server, schema, table, options, .. } = child;
+    let found = own_server(catalog, &server)?;
+    if found.has_multi_tenant_tables() {
+        let message = format!("the tables of server \"{server}\" have children themselves");
+        return Err(SqlError::unsupported(message).with_hint("Name their children."));
+    }
+    let (own, options): (Vec<_>, Vec<_>) = options.into_iter().partition(|o| o.name == HAS_NODES);
+    let (own, options) = (Options::new(&own)?, Options::new(&options)?);
+    validate(CHILD_OPTIONS, Place::Table, &own)?;
+    let has_nodes = own.get(HAS_NODES).and_then(parse_bool).unwrap_or(false);
+    if has_nodes && !found.wrapper.speaks_postgresql() {
+        let message = format!("server \"{server}\" cannot have multi-tenant tables");
+        return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
+            .with_hint("A Tidemill has, or a PGSpider: a server of tidemill_fdw or pgspider_fdw."));
+    }
+    let names = SCHEMA_OPTIONS.iter().chain(&TABLE_OPTIONS);
+    if let Some(said) = names.copied().find(|name| options.get(name).is_some()) {
+        let message = format!("invalid option \"{said}\"");
+        return Err(SqlError::new(SqlState::FDW_INVALID_OPTION_NAME, message)
+            .with_hint("The child's name tells it: server.schema.table."));
+    }
+    let notices = checked(found.wrapper, Place::Table, &options)?;
+    let schema = schema.unwrap_or_default();
+    Ok((ChildObject { server: found.oid, schema, table, has_nodes, options }, notices))
 }
 
 fn put(catalog: &Catalog, table: &ForeignTable) -> Result<()> {

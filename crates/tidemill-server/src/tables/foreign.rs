@@ -125,6 +125,14 @@ pub fn check_updatable(catalog: &Catalog, table: &Arc<ForeignTable>, verb: &str)
     if catalog.server_of(table)?.has_multi_tenant_tables() {
         tables.extend(children_by_name(catalog, &table.object.name)?);
     }
+    for child in &table.object.children {
+        let server = catalog.server_numbered(child.server);
+        let server = server.ok_or_else(|| SqlError::internal("a child has no server"))?;
+        let name = format!("{}.{}", server.object.name, child.table);
+        if let Some(refusal) = not_updatable(&name, &child.options, &server, verb) {
+            return Err(refusal);
+        }
+    }
     for table in tables {
         let server = catalog.server_of(&table)?;
         if let Some(refusal) = not_updatable(&table.object.name, &table.object.options, &server, verb) {

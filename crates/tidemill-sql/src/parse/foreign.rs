@@ -219,10 +219,11 @@ impl StatementParser<'_> {
         let server = self.identifier()?;
         self.expect(&Token::Period)?;
         let table = self.identifier()?;
-        Ok(match self.token(&Token::Period) {
-            true => Child { server, schema: Some(table), table: self.identifier()?, position },
-            false => Child { server, schema: None, table, position },
-        })
+        let (schema, table) = match self.token(&Token::Period) {
+            true => (Some(table), self.identifier()?),
+            false => (None, table),
+        };
+        Ok(Child { server, schema, table, options: self.foreign_options()?, position })
     }
 
     /// `name type [OPTIONS (…)] [NOT NULL | NULL]`

@@ -118,7 +118,7 @@ pub struct CreateForeignTable {
     pub options: Vec<ForeignOption>,
 }
 
-/// `CREATE MULTI TENANT TABLE name (…) CHILDREN (server.table, …)`.
+/// `CREATE MULTI TENANT TABLE name (…) CHILDREN (server.table [OPTIONS (…)], …)`.
 #[derive(Debug, Clone)]
 pub struct CreateMultiTenant {
     pub if_not_exists: bool,
@@ -133,6 +133,7 @@ pub struct Child {
     pub server: String,
     pub schema: Option<String>,
     pub table: String,
+    pub options: Vec<ForeignOption>,
     pub position: usize,
 }
 

@@ -8,17 +8,28 @@ use crate::server::{Server, failure, rows};
 
 #[tokio::test]
 async fn nodes_of_nodes_are_read_and_chosen() {
-    read_and_chosen("tidemill_fdw").await;
+    read_and_chosen("tidemill_fdw", FOUND_BY_NAME).await;
+}
+
+#[tokio::test]
+async fn a_named_child_has_nodes_if_it_says_so() {
+    read_and_chosen("tidemill_fdw", NAMED).await;
 }
 
 /// A Tidemill is found out by what it says of itself.
 #[tokio::test]
 async fn a_tidemill_is_one_behind_wrappers_of_postgresql() {
-    read_and_chosen("pgspider_fdw").await;
-    read_and_chosen("postgres_fdw").await;
+    read_and_chosen("pgspider_fdw", FOUND_BY_NAME).await;
+    read_and_chosen("postgres_fdw", NAMED).await;
 }
 
-async fn read_and_chosen(wrapper: &str) {
+const FOUND_BY_NAME: &str = "
+    CREATE SERVER parent FOREIGN DATA WRAPPER pgspider_core_fdw;
+    CREATE FOREIGN TABLE m (id int, name text, v float8, __spd_url text) SERVER parent;
+    CREATE FOREIGN TABLE m__n3__0 (id int, name text, v float8) SERVER n3 OPTIONS (schema_name 'n3', table_name 'm')";
+const NAMED: &str = "CREATE MULTI TENANT TABLE m (id int, name text, v float8) CHILDREN (west.m OPTIONS (multi_tenant 'on'), n3.n3.m)";
+
+async fn read_and_chosen(wrapper: &str, parent: &str) {
     let Some(node) = Postgres::start() else { return };
     let remote = node.connect("postgres").await;
     let dir = tempfile::tempdir().unwrap();
@@ -46,10 +57,8 @@ async fn read_and_chosen(wrapper: &str) {
     let create = format!(
         "CREATE SERVER west FOREIGN DATA WRAPPER {wrapper} OPTIONS (host '127.0.0.1', port '{}', dbname 'tidemill');
          CREATE USER MAPPING FOR PUBLIC SERVER west;
-         CREATE SERVER parent FOREIGN DATA WRAPPER pgspider_core_fdw;
-         CREATE FOREIGN TABLE m (id int, name text, v float8, __spd_url text) SERVER parent;
          CREATE FOREIGN TABLE m__west__0 (id int, name text, v float8, __spd_url text) SERVER west OPTIONS (table_name 'm');
-         CREATE FOREIGN TABLE m__n3__0 (id int, name text, v float8) SERVER n3 OPTIONS (schema_name 'n3', table_name 'm')",
+         {parent}",
         lower.port
     );
     client.batch_execute(&create).await.unwrap();

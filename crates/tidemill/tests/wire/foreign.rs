@@ -729,6 +729,38 @@ async fn children_have_the_columns_of_their_table() {
             "0A000",
             "the tables of server \"parent\"",
         ),
+        (
+            "CREATE MULTI TENANT TABLE x (id int) CHILDREN (n1.m OPTIONS (multi_tenant 'perhaps'))",
+            "42601",
+            "multi_tenant requires a Boolean value",
+        ),
+        (
+            "CREATE MULTI TENANT TABLE x (id int) CHILDREN (n1.m OPTIONS (nodes '5'))",
+            "HV00D",
+            "invalid option \"nodes\"",
+        ),
+        (
+            "CREATE MULTI TENANT TABLE x (id int) CHILDREN (n1.m OPTIONS (table_name 'm'))",
+            "HV00D",
+            "invalid option \"table_name\"",
+        ),
+        (
+            "CREATE SERVER f FOREIGN DATA WRAPPER file_fdw; CREATE MULTI TENANT TABLE x (id int) CHILDREN (f.m)",
+            "HV002",
+            "filename or program is required",
+        ),
+        (
+            "CREATE SERVER l FOREIGN DATA WRAPPER sqlite_fdw OPTIONS (database ':memory:');
+             CREATE MULTI TENANT TABLE x (id int) CHILDREN (l.m OPTIONS (multi_tenant 'true'))",
+            "42809",
+            "server \"l\" cannot have multi-tenant tables",
+        ),
+        (
+            "CREATE MULTI TENANT TABLE read_only (id int) CHILDREN (n1.m OPTIONS (updatable 'false'));
+             INSERT INTO read_only VALUES (1)",
+            "55000",
+            "foreign table \"n1.m\" does not allow inserts",
+        ),
         ("CREATE MULTI TENANT TABLE m (id int) CHILDREN (n1.m)", "42P07", "relation \"m\" already exists"),
         ("DROP SERVER n1", "2BP01", "cannot drop server n1"),
         ("DROP SERVER tidemill", "42809", "server \"tidemill\" cannot be changed"),

@@ -45,9 +45,15 @@ async fn nodes_of_several_kinds_are_read_as_one() {
     assert_eq!(nodes, [("/files/", "100"), ("/lite/", "100"), ("/pg/", "100")]);
     let few = "SELECT count(*) FROM f IN ('/lite/', '/files/') WHERE id > 150";
     assert_eq!(read(&ours.client, few).await, [["150"]]);
-    // Children that are named: one in the main database of SQLite, one in a folder.
-    ours.run("CREATE MULTI TENANT TABLE m (id int, name text) CHILDREN (lite.f, pg.public.f)").await;
+    // Children that are named: one in the main database of SQLite, one in a schema, one with options.
+    ours.run(&format!(
+        "CREATE MULTI TENANT TABLE m (id int, name text) CHILDREN (lite.f, pg.public.f);
+         CREATE MULTI TENANT TABLE whole ({COLUMNS})
+             CHILDREN (lite.f, pg.public.f, files.f OPTIONS (filename '{csv}', format 'csv'))"
+    ))
+    .await;
     assert_eq!(read(&ours.client, "SELECT count(*) FROM m").await, [["200"]]);
+    ours.compare("whole", 1).await;
 }
 
 const MIXED: &str = "id int, k int, v float8, n numeric, s text, b bool, at timestamptz";
