@@ -50,8 +50,26 @@ const COLUMN: &[Place] = &[Place::Column];
 
 const KEPT: Support = Support::NoEffect("connections are always kept for a while");
 
-/// The options of `file_fdw`, in its order, what JSON needs, and those of `parquet_s3_fdw` for object stores.
-pub const OPTIONS: &[OptionSpec] = &[
+/// A wrapper's own options, and those of `parquet_s3_fdw` for object stores.
+macro_rules! with_store_options {
+    ($($own:expr,)*) => {
+        &[
+            $($own,)*
+            OptionSpec::new("endpoint", SERVER, Check::Text, Support::Yes),
+            OptionSpec::new("region", SERVER, Check::Text, Support::Yes),
+            OptionSpec::new("use_minio", SERVER, Check::Bool, Support::Yes),
+            OptionSpec::new("connect_timeout", SERVER, Check::Count, Support::Yes),
+            OptionSpec::new("sslrootcert", SERVER, Check::Text, Support::Yes),
+            OptionSpec::new("keep_connections", SERVER, Check::Bool, KEPT),
+            OptionSpec::new("user", MAPPING, Check::Text, Support::Yes),
+            OptionSpec::new("password", MAPPING, Check::Text, Support::Yes),
+            OptionSpec::new("session_token", MAPPING, Check::Text, Support::Yes),
+        ]
+    };
+}
+
+/// The options of `file_fdw`, in its order, and what JSON needs.
+pub const OPTIONS: &[OptionSpec] = with_store_options! {
     OptionSpec::new("filename", TABLE, Check::Text, Support::Yes),
     OptionSpec::new("program", TABLE, Check::Text, Support::No),
     OptionSpec::new("format", TABLE, Check::Text, Support::Yes),
@@ -64,35 +82,17 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec::new("force_not_null", COLUMN, Check::Bool, Support::Yes),
     OptionSpec::new("force_null", COLUMN, Check::Bool, Support::Yes),
     OptionSpec::new("column_name", COLUMN, Check::Text, Support::Yes),
-    OptionSpec::new("endpoint", SERVER, Check::Text, Support::Yes),
-    OptionSpec::new("region", SERVER, Check::Text, Support::Yes),
-    OptionSpec::new("use_minio", SERVER, Check::Bool, Support::Yes),
-    OptionSpec::new("connect_timeout", SERVER, Check::Count, Support::Yes),
-    OptionSpec::new("sslrootcert", SERVER, Check::Text, Support::Yes),
-    OptionSpec::new("keep_connections", SERVER, Check::Bool, KEPT),
-    OptionSpec::new("user", MAPPING, Check::Text, Support::Yes),
-    OptionSpec::new("password", MAPPING, Check::Text, Support::Yes),
-    OptionSpec::new("session_token", MAPPING, Check::Text, Support::Yes),
-];
+};
 
-/// The options of `parquet_fdw` and of `parquet_s3_fdw`.
-pub const PARQUET_OPTIONS: &[OptionSpec] = &[
+/// The options of `parquet_fdw`.
+pub const PARQUET_OPTIONS: &[OptionSpec] = with_store_options! {
     OptionSpec::new("filename", TABLE, Check::Text, Support::Yes),
     OptionSpec::new("dirname", TABLE, Check::Text, Support::Yes),
     OptionSpec::new("column_name", COLUMN, Check::Text, Support::Yes),
     OptionSpec::new("sorted", TABLE, Check::Text, Support::NoEffect("rows are sorted here")),
     OptionSpec::new("use_mmap", TABLE, Check::Bool, Support::NoEffect("files are read piece by piece")),
     OptionSpec::new("use_threads", TABLE, Check::Bool, Support::NoEffect("files are read one after another")),
-    OptionSpec::new("endpoint", SERVER, Check::Text, Support::Yes),
-    OptionSpec::new("region", SERVER, Check::Text, Support::Yes),
-    OptionSpec::new("use_minio", SERVER, Check::Bool, Support::Yes),
-    OptionSpec::new("connect_timeout", SERVER, Check::Count, Support::Yes),
-    OptionSpec::new("sslrootcert", SERVER, Check::Text, Support::Yes),
-    OptionSpec::new("keep_connections", SERVER, Check::Bool, KEPT),
-    OptionSpec::new("user", MAPPING, Check::Text, Support::Yes),
-    OptionSpec::new("password", MAPPING, Check::Text, Support::Yes),
-    OptionSpec::new("session_token", MAPPING, Check::Text, Support::Yes),
-];
+};
 
 pub(crate) static CAPABILITIES: Capabilities = Capabilities::none(&FileDialect, "Foreign File");
 /// Groups of rows in which a condition cannot hold are not read.
