@@ -294,12 +294,12 @@ impl Answer {
 }
 
 /// What became of a transaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
     Committed,
     RolledBack,
-    /// It goes on.
-    Running,
+    /// It goes on, and why it cannot be ended.
+    Running(String),
     /// The server does not tell, or no longer.
     Unknown,
 }
@@ -390,7 +390,7 @@ pub trait Connector: Send + Sync + fmt::Debug {
         0
     }
 
-    /// What became of the transaction with an [id](Writer::id).
+    /// What became of the transaction with an [id](Writer::id), whose connection is lost: if it still waits for that, it is ended.
     async fn fate(&self, _id: &str) -> Result<Fate> {
         Ok(Fate::Unknown)
     }

@@ -261,8 +261,9 @@ impl Queue {
         match fate {
             Fate::Committed => return Ok(true),
             Fate::RolledBack => {}
-            Fate::Running => {
-                let message = format!("the last transaction that writes to \"{name}\" has not ended yet");
+            Fate::Running(why) => {
+                let message =
+                    format!("the last transaction that writes to \"{name}\" has not ended yet: {why}");
                 return Err(SqlError::new(SqlState::OBJECT_IN_USE, message));
             }
             Fate::Unknown => {

@@ -1,5 +1,7 @@
 //! Transforms that write to foreign tables: each row is there once, whatever dies in between.
 
+mod fate;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,7 +15,7 @@ use crate::server::{Server, failure, rows};
 
 /// A PostgreSQL behind a proxy, with a table for readings.
 struct Archive {
-    _postgres: Postgres,
+    postgres: Postgres,
     remote: Client,
     proxy: Proxy,
     dir: tempfile::TempDir,
@@ -31,7 +33,7 @@ impl Archive {
         let config =
             "node_check_interval = '100ms'\nnode_check_timeout = '1s'\ntransform_backlog_limit = '1MB'\n";
         std::fs::write(dir.path().join("tidemill.toml"), config).unwrap();
-        let archive = Archive { _postgres: postgres, remote, proxy, dir };
+        let archive = Archive { postgres, remote, proxy, dir };
         let server = archive.server();
         let client = server.connect().await;
         let define = format!(

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio_postgres::{Client, NoTls};
 
 pub struct Postgres {
-    process: Child,
+    pub process: Child,
     pub port: u16,
     _dir: tempfile::TempDir,
 }
@@ -31,22 +31,13 @@ impl Postgres {
         let initdb = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "-N", "-D"];
         run(as_user(is_root, &bin.join("initdb")).args(initdb).arg(&data));
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let process = as_user(is_root, &bin.join("postgres"))
-            .args(["-c", "fsync=off", "-c", "timezone=UTC", "-c", "listen_addresses=127.0.0.1"])
-            // What is known of a table is what a test has made known.
-            .args(["-c", "autovacuum=off"])
-            .args(["-c", "unix_socket_directories=", "-p", &port.to_string(), "-D"])
-            .arg(&data)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let process = serve(&bin, is_root, &data, port);
         let mut postgres = Postgres { process, port, _dir: dir };
         postgres.wait_until_up();
         Some(postgres)
     }
 
-    fn wait_until_up(&mut self) {
+    pub fn wait_until_up(&mut self) {
         let deadline = Instant::now() + START_MAX;
         while Command::new("pg_isready")
             .args(["-q", "-h", "127.0.0.1", "-p", &self.port.to_string()])
@@ -88,7 +79,20 @@ pub fn installed() -> Option<PathBuf> {
     found
 }
 
-fn as_user(is_root: bool, program: &Path) -> Command {
+pub fn serve(bin: &Path, is_root: bool, data: &Path, port: u16) -> Child {
+    as_user(is_root, &bin.join("postgres"))
+        .args(["-c", "fsync=off", "-c", "timezone=UTC", "-c", "listen_addresses=127.0.0.1"])
+        // What is known of a table is what a test has made known.
+        .args(["-c", "autovacuum=off"])
+        .args(["-c", "unix_socket_directories=", "-p", &port.to_string(), "-D"])
+        .arg(data)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+pub fn as_user(is_root: bool, program: &Path) -> Command {
     let mut command = Command::new(if is_root { Path::new("runuser") } else { program });
     if is_root {
         command.args(["-u", "postgres", "--"]).arg(program);
@@ -97,7 +101,7 @@ fn as_user(is_root: bool, program: &Path) -> Command {
     command
 }
 
-fn run(command: &mut Command) {
+pub fn run(command: &mut Command) {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }

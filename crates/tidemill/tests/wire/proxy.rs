@@ -1,8 +1,9 @@
 //! Between a client and a server of its own: passes everything on, or does what networks and dying hosts do.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -27,15 +28,28 @@ pub enum Mode {
     ResetAtCommit {
         carried_out: bool,
     },
+    /// From COMMIT on the server says nothing and does not notice that its client is gone, as when that one's host dies.
+    LingerAtCommit {
+        carried_out: bool,
+    },
 }
 
 /// In which a server has committed what it was told to.
 const COMMITTED: Duration = Duration::from_millis(50);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Proxy {
     pub port: u16,
     mode: watch::Sender<Mode>,
+    far: Arc<Far>,
     listening: JoinHandle<()>,
+}
+
+/// What is behind it.
+struct Far {
+    port: AtomicU16,
+    /// Connections that linger.
+    lingering: AtomicUsize,
 }
 
 impl Drop for Proxy {
@@ -49,8 +63,23 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (mode, of_listener) = watch::channel(Mode::Pass);
-        let listening = tokio::spawn(listen(listener, address, to, of_listener));
-        Proxy { port: address.port(), mode, listening }
+        let far = Arc::new(Far { port: AtomicU16::new(to), lingering: AtomicUsize::new(0) });
+        let listening = tokio::spawn(listen(listener, address, Arc::clone(&far), of_listener));
+        Proxy { port: address.port(), mode, far, listening }
+    }
+
+    /// Another server behind the address, for connections to come.
+    pub fn redirect(&self, to: u16) {
+        self.far.port.store(to, Ordering::Release);
+    }
+
+    /// Waits until so many connections have begun to linger.
+    pub async fn until_lingering(&self, connections: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.far.lingering.load(Ordering::Acquire) < connections {
+            assert!(Instant::now() < deadline, "nobody commits");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     pub fn set(&self, mode: Mode) {
@@ -58,7 +87,7 @@ impl Proxy {
     }
 }
 
-async fn listen(listener: TcpListener, address: SocketAddr, to: u16, mut mode: watch::Receiver<Mode>) {
+async fn listen(listener: TcpListener, address: SocketAddr, far: Arc<Far>, mut mode: watch::Receiver<Mode>) {
     let mut listener = Some(listener);
     let mut connections = JoinSet::new();
     loop {
@@ -73,7 +102,7 @@ async fn listen(listener: TcpListener, address: SocketAddr, to: u16, mut mode: w
             Some(listening) => tokio::select! {
                 accepted = listening.accept() => {
                     let (client, _) = accepted.unwrap();
-                    connections.spawn(pass(client, to, mode.clone()));
+                    connections.spawn(pass(client, Arc::clone(&far), mode.clone()));
                 }
                 changed = mode.changed() => changed.unwrap(),
             },
@@ -82,17 +111,18 @@ async fn listen(listener: TcpListener, address: SocketAddr, to: u16, mut mode: w
     }
 }
 
-async fn pass(client: TcpStream, to: u16, mode: watch::Receiver<Mode>) {
+async fn pass(client: TcpStream, far: Arc<Far>, mode: watch::Receiver<Mode>) {
     // The server may have ended before its proxy.
-    let Ok(server) = TcpStream::connect(("127.0.0.1", to)).await else { return };
+    let port = far.port.load(Ordering::Acquire);
+    let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else { return };
     // So that it is a reset when it is dropped.
     client.set_zero_linger().unwrap();
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
     let is_silent = AtomicBool::new(false);
     tokio::select! {
-        () = pump(from_client, to_server, mode.clone(), false, &is_silent) => {}
-        () = pump(from_server, to_client, mode, true, &is_silent) => {}
+        () = pump(from_client, to_server, mode.clone(), false, &is_silent, &far) => {}
+        () = pump(from_server, to_client, mode, true, &is_silent, &far) => {}
     }
 }
 
@@ -102,6 +132,7 @@ async fn pump(
     mut mode: watch::Receiver<Mode>,
     is_server: bool,
     is_silent: &AtomicBool,
+    far: &Far,
 ) {
     let mut buffer = vec![0; 16 << 10];
     let mut passed = 0;
@@ -130,22 +161,29 @@ async fn pump(
             }
         }
         let commits = !is_server && buffer[..count].windows(6).any(|word| word == b"COMMIT");
-        let reset = match *mode.borrow() {
-            Mode::ResetAtCommit { carried_out } if commits => Some(carried_out),
-            _ => None,
+        let (end, lingers) = match *mode.borrow() {
+            Mode::ResetAtCommit { carried_out } if commits => (Some(carried_out), false),
+            Mode::LingerAtCommit { carried_out } if commits => (Some(carried_out), true),
+            _ => (None, false),
         };
         // What the server says to it nobody hears.
-        if reset.is_some() {
+        if end.is_some() {
             is_silent.store(true, Ordering::Release);
         }
         if is_server && is_silent.load(Ordering::Acquire) {
             continue;
         }
-        if reset == Some(false) || to.write_all(&buffer[..count]).await.is_err() {
+        if end != Some(false) && to.write_all(&buffer[..count]).await.is_err() {
             return;
         }
-        if reset == Some(true) {
+        if end == Some(true) {
             tokio::time::sleep(COMMITTED).await;
+        }
+        if lingers {
+            far.lingering.fetch_add(1, Ordering::AcqRel);
+            std::future::pending::<()>().await;
+        }
+        if end.is_some() {
             return;
         }
     }
