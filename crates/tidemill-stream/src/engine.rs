@@ -424,9 +424,9 @@ impl Shared {
         self.registry.read().views.get(&id).cloned()
     }
 
-    /// What a write that goes on may hold in memory: all of them together half of what the views may.
+    /// What a write that goes on may hold in memory.
     fn write_set_bytes(&self) -> usize {
-        self.options.memory_bytes / 2 / self.write_sets.load(Ordering::Relaxed).max(1)
+        write_set::share_bytes(self.options.memory_bytes, self.write_sets.load(Ordering::Relaxed))
     }
 }
 

@@ -7,8 +7,9 @@
 //!   => SELECT *, (c) IS TRUE FROM t AS a
 //! ```
 //!
-//! Nobody else writes to the table meanwhile, and the old rows go and the new ones come at one commit. It costs what the
-//! table costs, not what is changed: tables are for what views are joined with.
+//! Nobody else writes to the table meanwhile, and the old rows go and the new ones come at one commit. It takes the time and the
+//! disk that the table takes, not what is changed: tables are for what views are joined with. It takes no such memory: the
+//! new rows are a write set, which goes to runs when it is large.
 
 use std::sync::Arc;
 
@@ -27,13 +28,12 @@ use tidemill_sql::planner::coerce::check_assignable;
 use tidemill_sql::planner::plan_error;
 use tidemill_sql::types::Type;
 use tidemill_sql::{Result, SqlError, SqlState, parse};
-use tidemill_stream::engine::{Level, Part};
+use tidemill_stream::engine::Level;
 
 use super::Session;
 use super::execute::Outcome;
 use super::interrupt::Shield;
 use super::traced::Trace;
-use super::write::check_memory;
 use crate::catalog::{Relation, Table};
 use crate::define::public;
 use crate::insert::{Fill, ForeignTarget, Place, Target};
@@ -108,8 +108,9 @@ impl Session {
         let types = running.schema.fields().iter().map(|field| Type::of_field(field));
         let types = types.collect::<Result<Vec<_>>>()?;
         change.check_types(table, &places, &types)?;
-        let limit_bytes = self.settings.current().transaction_memory_limit_bytes;
-        let (mut parts, mut meant, mut bytes) = (vec![Part::Truncate { view: table.id() }], 0, 0);
+        let mut writing = self.server.engine.begin(false);
+        writing.replace(table.id());
+        let mut meant = 0;
         while let Some(batch) = running.stream.next().await {
             let batch = batch.map_err(plan_error)?;
             let width = table.object.columns.len();
@@ -127,13 +128,12 @@ impl Session {
             let columns = std::iter::once(None).chain(kept.into_iter().map(Some)).collect();
             let target = Target::Table(Arc::clone(table));
             let events = self.events(&target, &Fill::none(), columns, rows, self.began_us)?;
-            bytes += events.get_array_memory_size();
-            check_memory(bytes, limit_bytes)?;
-            parts.push(Part::Events { stream: table.stream.id(), targets: None, batch: events });
+            let added = writing.add(table.stream.id(), None, &events);
+            added.map_err(|e| e.into_sql(plan_error))?;
         }
         if meant > 0 {
             let shield = Shield::lowered(&self.interrupt);
-            let written = self.server.engine.write_with(parts, Level::SyncCommit, || shield.raise()).await;
+            let written = writing.commit_with(Level::SyncCommit, || shield.raise()).await;
             written.map_err(|e| e.into_sql(plan_error))?;
         }
         Ok((meant as u64, trace))

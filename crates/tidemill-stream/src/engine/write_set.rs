@@ -16,11 +16,20 @@ use crate::engine::thread::blocking;
 use crate::engine::{Engine, Level, Part};
 use crate::error::Result;
 use crate::join::JoinedRows;
+use crate::log::RECORD_BYTES_MAX;
 use crate::stream::StreamId;
 use crate::view::{Snapshot, ViewId};
 
 /// So long at most for the sake of the order, which only values that are kept as they came depend on.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a write set keeps in memory is one record of the log at its commit.
+const BYTES_MAX: usize = RECORD_BYTES_MAX / 2;
+
+/// What each of so many write sets may hold in memory: all of them together half of what the views may.
+pub(super) fn share_bytes(memory_bytes: usize, write_sets: usize) -> usize {
+    (memory_bytes / 2 / write_sets.max(1)).min(BYTES_MAX)
+}
 
 pub struct WriteSet {
     engine: Arc<Engine>,
@@ -31,6 +40,8 @@ pub struct WriteSet {
     rows: u64,
     met: Vec<Met>,
     outputs: Vec<StreamId>,
+    /// Views that get what is written in the place of all that they have.
+    emptied: Vec<ViewId>,
 }
 
 /// What several write sets hold so far, in their order: a transaction reads what it has written.
@@ -73,7 +84,13 @@ impl WriteSet {
             rows: 0,
             met: Vec::new(),
             outputs: Vec::new(),
+            emptied: Vec::new(),
         }
+    }
+
+    /// The commit forgets what the view has before it applies what is written.
+    pub fn replace(&mut self, view: ViewId) {
+        self.emptied.push(view);
     }
 
     pub fn rows(&self) -> u64 {
@@ -165,12 +182,13 @@ impl WriteSet {
     /// Like [`WriteSet::commit`]; `submitted` is as in [`Engine::write_with`].
     pub async fn commit_with(mut self, level: Level, submitted: impl FnOnce() + Send) -> Result<()> {
         let shared = Arc::clone(&self.engine.shared);
-        let mut parts = Vec::new();
+        let mut parts: Vec<_> = self.emptied.iter().map(|view| Part::Truncate { view: *view }).collect();
         if !self.running.spilled().is_empty() {
             // What is large would be written twice, to the log and to the next run.
             self.running.spill(&shared.runs, shared.options.inline_bytes)?;
-            // Runs are older than what is in memory: what was there before goes to runs of its own first.
-            let views = self.running.spilled();
+            // Runs are older than what is in memory: what was there before, and stays, goes to runs of its own first.
+            let mut views = self.running.spilled();
+            views.retain(|view| !self.emptied.contains(view));
             blocking(|| shared.maintenance.flush_and_wait(&views, FLUSH_PATIENCE));
         }
         for Folded { view, runs, states } in self.running.folded()? {
@@ -206,5 +224,17 @@ impl Drop for WriteSet {
             self.running.withdraw();
         }
         shared.maintenance.retire(self.running.take_runs());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_set_is_no_larger_than_a_record() {
+        assert_eq!(share_bytes(100 << 20, 0), 50 << 20);
+        assert_eq!(share_bytes(100 << 20, 5), 10 << 20);
+        assert_eq!(share_bytes(RECORD_BYTES_MAX * 8, 1), BYTES_MAX);
     }
 }

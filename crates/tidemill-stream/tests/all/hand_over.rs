@@ -1,4 +1,5 @@
-//! States that go from one view to another of the same columns: nothing is lost or doubled, whatever comes in between.
+//! States that go from one view to another of the same columns, or that come in the place of others: nothing is lost or doubled,
+//! whatever comes in between.
 
 use std::sync::Arc;
 
@@ -17,6 +18,8 @@ enum Step {
     /// Events of a write set that began before the state goes over, and is committed after it.
     Overtaken(Vec<Row>),
     HandOver,
+    /// Events in the place of all that the view has.
+    Replace(Vec<Row>),
     Clear,
     Restart,
     Crash(u64),
@@ -29,6 +32,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => prop::collection::vec(row(), 300..500).prop_map(Step::Insert),
         1 => rows().prop_map(Step::Overtaken),
         4 => Just(Step::HandOver),
+        1 => rows().prop_map(Step::Replace),
+        1 => prop::collection::vec(row(), 300..500).prop_map(Step::Replace),
         2 => Just(Step::Clear),
         1 => Just(Step::Restart),
         1 => any::<u64>().prop_map(Step::Crash),
@@ -66,6 +71,15 @@ async fn run(query: &str, steps: Vec<Step>, small: bool) {
                 harness.engine.hand_over(Plans::id(SOURCE), Plans::id(TAKER)).await.unwrap();
                 taken.append(&mut waiting);
                 waiting = vec![batch(&[])];
+            }
+            Step::Replace(rows) => {
+                let mut set = harness.engine.begin(false);
+                set.replace(Plans::id(SOURCE));
+                for part in rows.chunks(100) {
+                    set.add(harness.stream.id, Some(&only_source), &batch(part)).unwrap();
+                }
+                set.commit(Level::SyncCommit).await.unwrap();
+                waiting = vec![batch(&[]), batch(&rows)];
             }
             Step::Clear => {
                 harness.engine.truncate(Plans::id(TAKER)).await.unwrap();
