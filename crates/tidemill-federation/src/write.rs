@@ -274,8 +274,9 @@ impl Writing {
 
     /// By which the fate of what was written to the one server can be asked for; `None` if it does not tell.
     pub async fn id(&self) -> Result<Option<String>> {
-        match self.nodes.as_slice() {
-            [Node { transaction: Some(transaction), .. }] => transaction.id().await,
+        let mut open = self.nodes.iter().filter_map(|node| node.transaction.as_ref());
+        match open.next() {
+            Some(first) if open.all(|other| Arc::ptr_eq(first, other)) => first.id().await,
             _ => Ok(None),
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! events ─► waiting ─(all of it, at one commit)─► sending ─(one transaction there)─► foreign table
-//!                                                  mark: which transaction that is
+//!                                                  mark: which transaction that is, and of which server
 //! ```
 //!
 //! The mark is durable before the transaction there is committed. After a crash, or a connection that was lost at that moment, the
@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
+use arrow::datatypes::Int64Type;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::SendableRecordBatchStream;
@@ -81,19 +82,20 @@ impl Delivery {
         let table = |oid, columns| {
             Ok::<_, SqlError>(Arc::new(Table::new(oid, TableObject { name: name.into(), columns })?))
         };
-        let id = TableColumn {
-            name: "id".into(),
-            ty: Type::new(Scalar::Text),
+        let column = |name: &str, ty| TableColumn {
+            name: name.into(),
+            ty: Type::new(ty),
             not_null: false,
             default: None,
             default_oid: 0,
         };
+        let marked = vec![column("id", Scalar::Text), column("server", Scalar::Int8)];
         let queue = Queue {
             output: object.output,
             name: name.to_string(),
             waiting: table(object.waiting, object.columns.clone())?,
             sending: table(object.sending, object.columns.clone())?,
-            mark: table(object.mark, vec![id])?,
+            mark: table(object.mark, marked)?,
             backlog_bytes: AtomicU64::new(0),
             status: Mutex::default(),
         };
@@ -233,7 +235,7 @@ impl Queue {
     /// How many rows were delivered.
     async fn deliver(&self, server: &Server, target: &ForeignTarget) -> Result<u64> {
         if self.sending.view.groups() > 0 {
-            if self.is_there(server, target).await? {
+            if self.is_there(server).await? {
                 return self.forget(server).await;
             }
         } else if self.waiting.view.groups() > 0 {
@@ -247,16 +249,17 @@ impl Queue {
     }
 
     /// Whether a transaction of before, whose end nobody has seen, has delivered what is being sent.
-    async fn is_there(&self, server: &Server, target: &ForeignTarget) -> Result<bool> {
+    async fn is_there(&self, server: &Server) -> Result<bool> {
         let marks: Vec<RecordBatch> =
             rows(server, &self.mark).await?.try_collect().await.map_err(plan_error)?;
         // Without a mark it was never committed.
         let Some(mark) = marks.iter().find(|batch| batch.num_rows() > 0) else { return Ok(false) };
-        let id = mark.column(0).as_string::<i32>();
-        let name = &target.table.object.name;
-        let fate = match id.is_null(0) {
-            true => Fate::Unknown,
-            false => server.catalog.server_of(&target.table)?.connector()?.fate(id.value(0)).await?,
+        let (id, of) = (mark.column(0).as_string::<i32>(), mark.column(1).as_primitive::<Int64Type>());
+        let of = u32::try_from(of.value(0)).ok().and_then(|of| server.catalog.server_numbered(of));
+        let name = &self.name;
+        let fate = match of {
+            Some(of) if id.is_valid(0) => of.connector()?.fate(id.value(0)).await?,
+            _ => Fate::Unknown,
         };
         match fate {
             Fate::Committed => return Ok(true),
@@ -277,18 +280,21 @@ impl Queue {
     }
 
     async fn send(&self, server: &Server, target: &ForeignTarget) -> Result<()> {
+        let (target, of) = target.next(&server.catalog)?;
         let mut writing: Writing = target.writing(&server.catalog)?.along(Route::new(&server.identity, ""));
         let mut rows = rows(server, &self.sending).await?;
         while let Some(batch) = rows.next().await {
             writing.insert(&batch.map_err(plan_error)?).await?;
         }
-        self.set_mark(server, writing.id().await?).await?;
+        self.set_mark(server, writing.id().await?, of).await?;
         writing.finish().await.map(drop)
     }
 
-    async fn set_mark(&self, server: &Server, id: Option<String>) -> Result<()> {
+    /// `of` is the number of the server.
+    async fn set_mark(&self, server: &Server, id: Option<String>, of: u32) -> Result<()> {
         let id: ArrayRef = Arc::new(StringArray::from(vec![id]));
-        let events = self.mark.stream.events(vec![None, Some(id)], 1, vars::now_us())?;
+        let of: ArrayRef = Arc::new(Int64Array::from(vec![i64::from(of)]));
+        let events = self.mark.stream.events(vec![None, Some(id), Some(of)], 1, vars::now_us())?;
         let events = Part::Events { stream: self.mark.stream.id(), targets: None, batch: events };
         write(server, vec![emptied(&self.mark), events]).await
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tidemill_federation::multi_tenant::URL;
 use tidemill_sql::statement::{Name, OutputFunction};
 use tidemill_sql::{Result, SqlError, SqlState};
 
@@ -17,7 +18,8 @@ const FUNCTIONS: [&str; 3] = ["insert_into_stream", "pipeline_stream_insert", "i
 pub(super) const WHERE_TO: &str = "Say where its rows go: THEN EXECUTE PROCEDURE pipeline_stream_insert('stream'), \
                         or WITH (action = transform, outputfunc = pipelinedb.insert_into_stream('stream')).";
 
-/// Where rows for foreign tables are kept: as before, for those that the transform has written to before.
+/// Where rows for foreign tables are kept: as before, for those that the transform has written to before. Which node of a
+/// multi-tenant table gets them is not theirs to say.
 pub(super) fn queues(
     catalog: &Catalog,
     targets: &[Target],
@@ -26,8 +28,12 @@ pub(super) fn queues(
     let mut queues = Vec::new();
     for target in targets {
         let Target::Foreign(ForeignTarget { table, .. }) = target else { continue };
-        let columns: Vec<_> = table.object.columns.iter().map(|column| column.column.clone()).collect();
-        let columns: Vec<_> = columns.into_iter().map(|c| TableColumn { not_null: false, ..c }).collect();
+        let is_dealt_out = catalog.server_of(table)?.has_multi_tenant_tables();
+        let columns = table.object.columns.iter().map(|column| column.column.clone());
+        let columns: Vec<_> = columns
+            .filter(|column| !is_dealt_out || column.name != URL)
+            .map(|column| TableColumn { not_null: false, ..column })
+            .collect();
         let known = replaced.and_then(|old| old.object.queues.iter().find(|queue| queue.output == table.oid));
         match known {
             Some(queue) if queue.columns == columns => queues.push(queue.clone()),
@@ -121,11 +127,6 @@ fn target(catalog: &Catalog, name: &Name) -> Result<Target> {
         }
         Some(Relation::Table(table)) => Ok(Target::Table(table)),
         Some(Relation::Foreign(table)) => {
-            if catalog.server_of(&table)?.has_multi_tenant_tables() {
-                let message = format!("multi-tenant table \"{plain}\" cannot be the output of a transform");
-                return Err(SqlError::unsupported(message)
-                    .with_hint("Name a foreign table on one server; a transform may have several outputs."));
-            }
             let target = ForeignTarget { table, nodes: None };
             target.writing(catalog)?;
             Ok(Target::Foreign(target))
