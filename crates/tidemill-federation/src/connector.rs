@@ -314,6 +314,11 @@ pub trait Writer: Send {
     /// transaction sees. It has rows if the statement names columns.
     async fn execute(&mut self, statement: &RemoteQuery) -> Result<Answer>;
 
+    /// A statement that [execute](Writer::execute) has refused because of the transaction (25001). It lasts when this returns.
+    async fn execute_alone(&mut self, _statement: &RemoteQuery) -> Result<Answer> {
+        Err(SqlError::internal("a server has statements that cannot be in a transaction"))
+    }
+
     /// By which the [fate](Connector::fate) of the transaction can be asked for later; `None` if the server does not tell.
     async fn id(&mut self) -> Result<Option<String>> {
         Ok(None)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidemill_sql::{Result, SqlError};
+use tidemill_sql::{Result, SqlError, SqlState};
 
 use crate::connector::{Connector, RemoteQuery};
 use crate::dialect::Dialect;
@@ -29,11 +29,18 @@ pub fn drop(table: &TableDefinition, dialect: &dyn Dialect, if_exists: bool) -> 
     of_table(table, relation, sql)
 }
 
-/// Carries out a definition in a transaction of its own.
+/// Carries out a definition in a transaction of its own, or without.
 pub async fn carry_out(connector: &Arc<dyn Connector>, definition: &RemoteQuery) -> Result<()> {
     let mut writer = connector.begin(false).await?;
-    writer.execute(definition).await?;
-    writer.commit().await
+    match writer.execute(definition).await {
+        Err(error) if error.state == SqlState::ACTIVE_SQL_TRANSACTION => {
+            writer.execute_alone(definition).await.map(std::mem::drop)
+        }
+        executed => {
+            executed?;
+            writer.commit().await
+        }
+    }
 }
 
 fn of_table(table: &TableDefinition, relation: String, sql: String) -> RemoteQuery {

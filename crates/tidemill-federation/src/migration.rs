@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::record_batch::RecordBatch;
-use tidemill_sql::{Result, SqlError};
+use tidemill_sql::{Result, SqlError, SqlState};
 use tokio::runtime::Handle;
 
 use crate::definition;
@@ -38,7 +38,10 @@ impl Migration {
         let create = definition::create(&target.table, dialect, false)?;
         if dialect.undoes_definitions() {
             let transaction = self.writing.transactions().begin(&target.node, &target.connector).await?;
-            return transaction.execute(&create).await.map(drop);
+            match transaction.execute(&create).await {
+                Err(error) if error.state == SqlState::ACTIVE_SQL_TRANSACTION => {}
+                executed => return executed.map(drop),
+            }
         }
         definition::carry_out(&target.connector, &create).await?;
         self.made.0.push(target.clone());

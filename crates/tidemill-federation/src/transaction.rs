@@ -106,29 +106,45 @@ impl Transactions {
         let all = self.all();
         for (place, transaction) in all.iter().enumerate() {
             if let Err(error) = transaction.commit().await {
-                return Err(half_committed(&all, place, error).await);
+                return Err(half_done(&all, Some(place), error).await);
             }
         }
         Ok(())
     }
+
+    /// The error with the nodes that are changed all the same, by statements that cannot be in a transaction.
+    pub async fn half_done(&self, error: SqlError) -> SqlError {
+        let all = self.all();
+        match all.iter().any(|transaction| transaction.is_committed()) {
+            true => half_done(&all, None, error).await,
+            false => error,
+        }
+    }
 }
 
-/// Some nodes have their part, others do not.
-async fn half_committed(all: &[Arc<Transaction>], failed: usize, error: SqlError) -> SqlError {
-    let (mut done, mut undone) = (Vec::new(), Vec::new());
+/// Some nodes have their part, others do not, and of the one whose commit has failed it may not be known.
+async fn half_done(all: &[Arc<Transaction>], failed: Option<usize>, error: SqlError) -> SqlError {
+    let is_unknown = error.state == SqlState::TRANSACTION_RESOLUTION_UNKNOWN;
+    let (mut done, mut unknown, mut undone) = (Vec::new(), Vec::new(), Vec::new());
     for (place, transaction) in all.iter().enumerate() {
         let rows = transaction.course.lock().await.rows;
         if rows > 0 {
-            let side = if place < failed { &mut done } else { &mut undone };
+            let side = match transaction.is_committed() {
+                true => &mut done,
+                false if is_unknown && failed == Some(place) => &mut unknown,
+                false => &mut undone,
+            };
             let noun = if rows == 1 { "row" } else { "rows" };
             side.push(format!("{} ({rows} {noun})", transaction.node));
         }
     }
-    if done.is_empty() && undone.len() <= 1 {
+    if done.is_empty() && unknown.len() + undone.len() <= 1 {
         return error;
     }
     let none = |nodes: Vec<String>| if nodes.is_empty() { "none".into() } else { nodes.join(", ") };
-    let detail = format!("Nodes that are changed: {}; not: {}.", none(done), none(undone));
+    let unknown =
+        if unknown.is_empty() { String::new() } else { format!("not known: {}; ", unknown.join(", ")) };
+    let detail = format!("Nodes that are changed: {}; {unknown}not: {}.", none(done), none(undone));
     let before = error.detail.as_ref().map(|before| format!("{before}\n")).unwrap_or_default();
     error.with_detail(before + &detail)
 }
@@ -183,6 +199,14 @@ impl Transaction {
     pub async fn execute(&self, statement: &RemoteQuery) -> Result<Answer> {
         let mut course = self.ready().await?;
         let answer = self.timed(course.writer.execute(statement)).await;
+        course.note(answer)
+    }
+
+    /// One that [execute](Transaction::execute) has refused because of the transaction: it lasts at once.
+    pub async fn execute_alone(&self, statement: &RemoteQuery) -> Result<Answer> {
+        let mut course = self.ready().await?;
+        let answer = self.timed(course.writer.execute_alone(statement)).await;
+        self.is_committed.store(answer.is_ok(), Ordering::Release);
         course.note(answer)
     }
 

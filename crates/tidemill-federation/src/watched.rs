@@ -161,6 +161,10 @@ impl Writer for WatchedWriter {
         guarded(&self.health, self.writer.execute(statement)).await
     }
 
+    async fn execute_alone(&mut self, statement: &RemoteQuery) -> Result<Answer> {
+        guarded(&self.health, self.writer.execute_alone(statement)).await
+    }
+
     async fn id(&mut self) -> Result<Option<String>> {
         guarded(&self.health, self.writer.id()).await
     }

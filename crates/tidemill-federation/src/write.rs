@@ -19,7 +19,7 @@ use tidemill_sql::{Result, SqlError, SqlState};
 
 use crate::cascade::{Cascade, Route};
 use crate::change::Change;
-use crate::connector::{Connector, Insertion, RemoteColumn};
+use crate::connector::{Answer, Connector, Insertion, RemoteColumn, RemoteQuery};
 use crate::health::{cause, is_absence};
 use crate::multi_tenant::URL;
 use crate::returned;
@@ -239,8 +239,24 @@ impl Writing {
             }
         }
         let returned = self.returned.as_ref();
-        let working = self.nodes.iter_mut().zip(changes).map(|(node, change)| node.execute(change, returned));
-        self.rows.extend(try_join_all(working).await?.into_iter().flatten());
+        let is_alone = self.is_alone;
+        let working = self.nodes.iter_mut().zip(changes).map(async |(node, change)| {
+            match node.execute(change, returned).await {
+                Err(error) if is_alone && error.state == SqlState::ACTIVE_SQL_TRANSACTION => Ok(None),
+                executed => executed.map(Some),
+            }
+        });
+        let executed = try_join_all(working).await?;
+        let refused = executed.iter().enumerate().filter(|(_, rows)| rows.is_none());
+        let refused: Vec<_> = refused.map(|(place, _)| place).collect();
+        self.rows.extend(executed.into_iter().flatten().flatten());
+        // What cannot be undone comes when all others have done their part.
+        for place in refused {
+            match self.nodes[place].execute_alone(&changes[place], returned).await {
+                Ok(rows) => self.rows.extend(rows),
+                Err(error) => return Err(self.transactions.half_done(error).await),
+            }
+        }
         Ok(())
     }
 
@@ -356,8 +372,25 @@ impl Node {
         if self.transaction.is_none() {
             return Ok(vec![]);
         }
-        let columns = self.returned_columns(returned);
-        let answer = self.transaction()?.execute(&change.returning(columns, self.cascade.clone())).await?;
+        let answer = self.transaction()?.execute(&self.statement(change, returned)).await?;
+        self.changed(answer, returned)
+    }
+
+    /// As [execute](Node::execute), where the server does not do it in a transaction.
+    async fn execute_alone(
+        &mut self,
+        change: &Change,
+        returned: Option<&SchemaRef>,
+    ) -> Result<Vec<RecordBatch>> {
+        let answer = self.transaction()?.execute_alone(&self.statement(change, returned)).await?;
+        self.changed(answer, returned)
+    }
+
+    fn statement(&self, change: &Change, returned: Option<&SchemaRef>) -> RemoteQuery {
+        change.returning(self.returned_columns(returned), self.cascade.clone())
+    }
+
+    fn changed(&mut self, answer: Answer, returned: Option<&SchemaRef>) -> Result<Vec<RecordBatch>> {
         self.rows += answer.count;
         self.rows_of(answer.rows, returned)
     }

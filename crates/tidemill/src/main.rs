@@ -224,22 +224,28 @@ fn one_line(error: &tidemill_server::SqlError) -> String {
     }
 }
 
-/// SIGTERM and Ctrl-C.
+/// SIGTERM and Ctrl-C; and SIGHUP, which ends nothing.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    reload: Signal,
 }
 
 impl Signals {
     /// From here on they no longer end the process by themselves.
     fn new() -> std::io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+        let [terminate, interrupt, reload] =
+            [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
+        Ok(Self { terminate: terminate?, interrupt: interrupt?, reload: reload? })
     }
 
     async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.reload.recv() => tracing::warn!("settings are read at the start; restart the server for others"),
+            }
         }
     }
 

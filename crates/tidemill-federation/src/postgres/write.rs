@@ -30,13 +30,16 @@ use crate::dialect::quote_always;
 const INSERT_ROWS_MAX: usize = 1000;
 const PARAMETERS_MAX: usize = u16::MAX as usize;
 const BATCH_ROWS: usize = 8192;
+const BEGIN: &str = "BEGIN";
 
 /// A transaction on a connection of its own.
 pub struct Transaction {
     /// The COPY that is under way; it ends before the connection is asked for anything else.
     copying: Option<Copying>,
     running: Running,
-    /// Otherwise each statement is one.
+    /// It is open there. A Tidemill is told so by the first statement.
+    is_open: bool,
+    /// More statements are to come.
     is_block: bool,
 }
 
@@ -50,8 +53,8 @@ struct Copying {
 impl Transaction {
     pub async fn begin(pool: &Arc<Pool>, is_block: bool) -> Result<Self> {
         let kept = pool.get().await?;
-        let is_block = is_block || !kept.is_tidemill;
-        let begin = if is_block { "BEGIN" } else { "" };
+        let is_open = is_block || !kept.is_tidemill;
+        let begin = if is_open { BEGIN } else { "" };
         let is_used = kept.is_used;
         let connection = match kept.client.batch_execute(begin).await {
             Ok(()) => kept,
@@ -68,7 +71,19 @@ impl Transaction {
             Err(error) => return Err(failed(&pool.server, &RemoteQuery::command(begin), &error)),
         };
         let running = Running { connection: Some(connection), pool: Arc::clone(pool) };
-        Ok(Self { copying: None, running, is_block })
+        Ok(Self { copying: None, running, is_open, is_block })
+    }
+
+    async fn open(&mut self) -> Result<()> {
+        if !self.is_open {
+            self.command(BEGIN).await?;
+            self.is_open = true;
+        }
+        Ok(())
+    }
+
+    async fn command(&self, sql: &str) -> Result<()> {
+        self.client()?.batch_execute(sql).await.map_err(|e| self.failed(&RemoteQuery::command(sql), &e))
     }
 
     fn client(&self) -> Result<&Client> {
@@ -278,6 +293,7 @@ fn context() -> Context {
 #[async_trait]
 impl Writer for Transaction {
     async fn insert(&mut self, into: &Insertion, rows: &RecordBatch) -> Result<Answer> {
+        self.open().await?;
         // COPY has no nodes.
         let is_plain = into.definition.nodes.is_empty();
         if into.skips_conflicts || !into.returned.is_empty() || !is_plain {
@@ -290,7 +306,25 @@ impl Writer for Transaction {
 
     async fn execute(&mut self, statement: &RemoteQuery) -> Result<Answer> {
         self.flush().await?;
-        self.run(statement, &[]).await
+        let was_open = self.is_open;
+        self.open().await?;
+        let answer = self.run(statement, &[]).await;
+        if let Err(error) = &answer
+            && error.state == SqlState::ACTIVE_SQL_TRANSACTION
+            && !was_open
+        {
+            self.command("ROLLBACK").await?;
+            self.is_open = false;
+        }
+        answer
+    }
+
+    /// A Tidemill changes its own tables, and what it has, outside of transactions only.
+    async fn execute_alone(&mut self, statement: &RemoteQuery) -> Result<Answer> {
+        match self.is_open || self.is_block {
+            true => Err(SqlError::internal("a transaction is open")),
+            false => self.run(statement, &[]).await,
+        }
     }
 
     async fn id(&mut self) -> Result<Option<String>> {
@@ -314,7 +348,7 @@ impl Writer for Transaction {
     async fn commit(&mut self) -> Result<()> {
         self.flush().await?;
         let server = &self.running.pool.server;
-        let commit = if self.is_block { "COMMIT" } else { "" };
+        let commit = if self.is_open { "COMMIT" } else { "" };
         match self.client()?.batch_execute(commit).await {
             Ok(()) => {}
             Err(error) if error.as_db_error().is_some() => {

@@ -48,13 +48,14 @@ impl StatementParser<'_> {
 
     /// Statements of PostgreSQL that there is nothing for.
     fn refused(&mut self) -> Result<()> {
-        const REFUSED: [(&[&str], &str); 11] = [
+        const REFUSED: [(&[&str], &str); 12] = [
             (&["PREPARE", "TRANSACTION"], "There are no two-phase commits."),
             (&["COMMIT", "PREPARED"], "There are no two-phase commits."),
             (&["ROLLBACK", "PREPARED"], "There are no two-phase commits."),
             (&["LISTEN"], "Read a continuous view to learn what has changed."),
             (&["NOTIFY"], "Read a continuous view to learn what has changed."),
             (&["LOCK"], "Readers and writers do not block each other."),
+            (&["CREATE", "DISTRIBUTED_FUNC"], "What aggregates of many nodes need is in docs/federation.md."),
             (&["CREATE", "ROLE"], "There is one user, \"postgres\"."),
             (&["CREATE", "USER"], "There is one user, \"postgres\"."),
             (&["CREATE", "GROUP"], "There is one user, \"postgres\"."),

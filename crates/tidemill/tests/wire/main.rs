@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod cascade;
+mod cascade_write;
 mod client;
 mod clients;
 mod combine;

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
+use tokio_postgres::error::DbError;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tidemill");
@@ -89,8 +90,12 @@ impl Server {
 
     /// SIGTERM.
     pub fn terminate(&self) {
+        self.signal("TERM");
+    }
+
+    pub fn signal(&self, name: &str) {
         let id = self.process.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
     }
 
     pub fn wait(&mut self) -> ExitStatus {
@@ -132,7 +137,12 @@ pub async fn rows(client: &Client, sql: &str) -> Vec<Vec<String>> {
 
 /// SQLSTATE and message of a statement that must fail.
 pub async fn failure(client: &Client, sql: &str) -> (String, String) {
-    let error = client.simple_query(sql).await.expect_err(sql);
-    let error = error.as_db_error().unwrap_or_else(|| panic!("{sql}: {error}"));
+    let error = error(client, sql).await;
     (error.code().code().to_string(), error.message().to_string())
+}
+
+/// The error of a statement that must fail.
+pub async fn error(client: &Client, sql: &str) -> DbError {
+    let error = client.simple_query(sql).await.expect_err(sql);
+    error.as_db_error().unwrap_or_else(|| panic!("{sql}: {error}")).clone()
 }

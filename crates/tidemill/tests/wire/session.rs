@@ -271,6 +271,19 @@ async fn a_signal_ends_sessions_with_a_reason() {
     assert!(server.wait().success());
 }
 
+/// Programs that manage servers send it for new settings, and a terminal when it is closed.
+#[tokio::test]
+async fn a_hangup_ends_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path());
+    let client = server.connect().await;
+    server.signal("HUP");
+    server.signal("HUP");
+    for client in [client, server.connect().await] {
+        assert_eq!(rows(&client, "SELECT 1").await, [["1"]]);
+    }
+}
+
 #[tokio::test]
 async fn the_socket_in_the_data_directory_needs_no_password() {
     let dir = tempfile::tempdir().unwrap();

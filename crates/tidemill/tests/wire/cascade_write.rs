@@ -1,0 +1,123 @@
+//! What is written to a Tidemill and to other nodes by one statement: all of it, or none, or the error tells which.
+
+use tokio_postgres::Client;
+
+use crate::postgres::Postgres;
+use crate::proxy::{Mode, Proxy};
+use crate::server::{Server, error, failure, rows};
+
+/// `own (id int, x int)` on two Tidemills, on a PostgreSQL that takes no `x` from 1000 on, and over them.
+struct Setting {
+    _servers: [Server; 3],
+    _node: Postgres,
+    _dir: tempfile::TempDir,
+    west: Client,
+    east: Client,
+    remote: Client,
+    client: Client,
+}
+
+impl Setting {
+    async fn start() -> Option<Setting> {
+        let node = Postgres::start()?;
+        let dir = tempfile::tempdir().unwrap();
+        let servers = ["west", "east", "upper"].map(|name| Server::start(&dir.path().join(name)));
+        let [west, east, client] = [0, 1, 2].map(|i| servers[i].connect());
+        let (west, east, client) = (west.await, east.await, client.await);
+        let remote = node.connect("postgres").await;
+        for there in [&west, &east] {
+            there.batch_execute("CREATE TABLE own (id int, x int)").await.unwrap();
+        }
+        remote.batch_execute("CREATE TABLE own (id int, x int CHECK (x < 1000))").await.unwrap();
+        for (name, wrapper, port, database) in [
+            ("west", "tidemill_fdw", servers[0].port, "tidemill"),
+            ("east", "postgres_fdw", servers[1].port, "tidemill"),
+            ("pg", "postgres_fdw", node.port, "postgres"),
+        ] {
+            let create = format!(
+                "CREATE SERVER {name} FOREIGN DATA WRAPPER {wrapper} OPTIONS (host '127.0.0.1', port '{port}', dbname '{database}');
+                 CREATE USER MAPPING FOR PUBLIC SERVER {name}"
+            );
+            client.batch_execute(&create).await.unwrap();
+        }
+        client
+            .batch_execute(
+                "CREATE MULTI TENANT TABLE own (id int, x int) CHILDREN (west.own, east.own, pg.own)",
+            )
+            .await
+            .unwrap();
+        Some(Setting { _servers: servers, _node: node, _dir: dir, west, east, remote, client })
+    }
+
+    /// The values of `x` on each node.
+    async fn values(&self) -> [String; 3] {
+        let of = async |client: &Client| {
+            let all = "SELECT coalesce(string_agg(x::text, ' ' ORDER BY id), '') FROM own";
+            rows(client, all).await[0][0].clone()
+        };
+        [of(&self.west).await, of(&self.east).await, of(&self.remote).await]
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_node_refuses_is_on_none() {
+    let Some(setting) = Setting::start().await else { return };
+    let client = &setting.client;
+    // Whichever of the rows is the one of PostgreSQL.
+    for place in 0..3 {
+        let x = |i: usize| if i == place { 2000 } else { 1 };
+        let insert = format!("INSERT INTO own VALUES (1, {}), (2, {}), (3, {})", x(0), x(1), x(2));
+        for _ in 0..3 {
+            if let Err(error) = client.batch_execute(&insert).await {
+                assert_eq!(error.code().unwrap().code(), "23514");
+                assert_eq!(setting.values().await, ["", "", ""], "{insert}");
+            } else {
+                client.batch_execute("DELETE FROM own").await.unwrap();
+            }
+        }
+    }
+    client.batch_execute("INSERT INTO own SELECT g, 998 FROM generate_series(1, 6) g").await.unwrap();
+    assert_eq!(setting.values().await, ["998 998", "998 998", "998 998"]);
+    assert_eq!(client.execute("UPDATE own SET x = x + 1", &[]).await.unwrap(), 6);
+    assert_eq!(failure(client, "UPDATE own SET x = x + 1").await.0, "23514");
+    assert_eq!(setting.values().await, ["999 999", "999 999", "999 999"]);
+    assert_eq!(client.execute("DELETE FROM own IN ('/west/', '/pg/')", &[]).await.unwrap(), 4);
+    assert_eq!(setting.values().await, ["", "999 999", ""]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_could_not_be_undone_is_told() {
+    let Some(setting) = Setting::start().await else { return };
+    let client = &setting.client;
+    client.batch_execute("INSERT INTO own IN ('/west/', '/pg/') VALUES (1, 5), (2, 5)").await.unwrap();
+    setting.east.batch_execute("INSERT INTO own VALUES (3, 0)").await.unwrap();
+    let error = error(client, "UPDATE own SET x = 100 / x").await;
+    assert_eq!(error.code().code(), "22012");
+    let detail = error.detail().unwrap();
+    assert!(detail.ends_with("Nodes that are changed: /west/ (1 row); not: /pg/ (1 row)."), "{detail}");
+    assert_eq!(setting.values().await, ["20", "0", "5"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_nobody_has_heard_of_is_told() {
+    let Some(setting) = Setting::start().await else { return };
+    let client = &setting.client;
+    setting.remote.batch_execute("CREATE SCHEMA far; CREATE TABLE far.own (id int, x int)").await.unwrap();
+    let proxy = Proxy::start(setting._node.port).await;
+    let far = format!(
+        "CREATE SERVER far FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '127.0.0.1', port '{}', dbname 'postgres');
+         CREATE USER MAPPING FOR PUBLIC SERVER far;
+         CREATE MULTI TENANT TABLE two (id int, x int) CHILDREN (pg.own, far.far.own)",
+        proxy.port
+    );
+    client.batch_execute(&far).await.unwrap();
+    proxy.set(Mode::ResetAtCommit { carried_out: true });
+    let error = error(client, "INSERT INTO two VALUES (1, 1), (2, 2)").await;
+    assert_eq!(error.code().code(), "08007");
+    let detail = error.detail().unwrap();
+    assert!(
+        detail.ends_with("Nodes that are changed: /pg/ (1 row); not known: /far/ (1 row); not: none."),
+        "{detail}"
+    );
+    assert_eq!(rows(&setting.remote, "SELECT count(*) FROM far.own").await, [["1"]]);
+}
