@@ -11,6 +11,7 @@ use tidemill_sql::types::{Scalar, Type};
 use crate::connector::TableFacts;
 use crate::deparse::constant_text;
 use crate::dialect::{Comparison, Dialect, Member, Operand};
+use crate::table::ForeignColumn;
 
 #[derive(Debug)]
 pub struct PostgresDialect;
@@ -82,6 +83,16 @@ impl Dialect for PostgresDialect {
             Scalar::Bool => if text == "t" { "true" } else { "false" }.to_string(),
             _ => format!("{}::{shown}", quote_literal(&text).trim_start()),
         })
+    }
+
+    /// A text says nothing of its type, because the column may be of one that there is none of here.
+    fn assigned(&self, value: &ScalarValue, column: &ForeignColumn) -> Option<String> {
+        let is_text = matches!(column.ty.scalar, Scalar::Text | Scalar::Varchar) && !column.ty.array;
+        match value.is_null() {
+            _ if !is_text => self.literal(value, column.ty),
+            true => Some("NULL".into()),
+            false => Some(quote_literal(&constant_text(value, column.ty)?).trim_start().to_string()),
+        }
     }
 
     fn as_text(&self, sql: &str) -> String {

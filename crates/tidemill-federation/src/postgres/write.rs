@@ -8,12 +8,12 @@ use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{SinkExt, TryStreamExt, join};
-use tidemill_sql::copy::{CopyColumn, CopyEncoder, CopyFormat};
+use tidemill_sql::copy::{CopyColumn, CopyEncoder, CopyFormat, TextOptions};
 use tidemill_sql::text::{Context, TimeZone};
 use tidemill_sql::value::ValueEncoder;
 use tidemill_sql::{Result, SqlError, SqlState};
 use tokio_postgres::types::Kind;
-use tokio_postgres::{Client, Column, CopyInSink, Error};
+use tokio_postgres::{Client, Column, CopyInSink, Error, Statement};
 
 use super::connect::Pool;
 use super::error::failed;
@@ -100,16 +100,23 @@ impl Transaction {
     async fn copy(&self, into: &Insertion) -> Result<Copying> {
         self.tell(into.cascade.as_ref()).await?;
         let names = names(&into.columns);
-        let query = inserting(into, format!("COPY {} ({names}) FROM STDIN (FORMAT binary)", into.relation));
+        let copy = |format: &str| format!("COPY {} ({names}) FROM STDIN (FORMAT {format})", into.relation);
+        let mut query = inserting(into, copy("binary"));
         let client = self.client()?;
         let select = format!("SELECT {names} FROM {}", into.relation);
         let (described, prepared) = join!(client.prepare(&select), client.prepare(&query.sql));
         let described = described.map_err(|e| self.failed(&query, &e))?;
-        self.check_columns(&query, &into.columns, described.columns())?;
+        let casts = self.casts(&query, &into.columns, described.columns())?;
+        let (format, prepared) = if casts.iter().all(Option::is_none) {
+            (CopyFormat::Binary, prepared)
+        } else {
+            query.sql = copy("text");
+            (CopyFormat::Text(TextOptions::text()), client.prepare(&query.sql).await)
+        };
         let prepared = prepared.map_err(|e| self.failed(&query, &e))?;
         let sink = client.copy_in(&prepared).await.map_err(|e| self.failed(&query, &e))?;
         let columns = into.columns.iter().map(|c| CopyColumn { name: c.name.clone(), ty: c.ty }).collect();
-        let encoder = CopyEncoder::new(CopyFormat::Binary, columns, &context());
+        let encoder = CopyEncoder::new(format, columns, &context());
         let mut copying = Copying { into: into.clone(), query, sink: Box::pin(sink), encoder };
         let mut start = Vec::new();
         copying.encoder.start(&mut start);
@@ -117,22 +124,30 @@ impl Transaction {
         Ok(copying)
     }
 
-    /// Binary values say nothing about their types, so what the server calls them has to fit.
-    fn check_columns(&self, query: &RemoteQuery, wanted: &[RemoteColumn], found: &[Column]) -> Result<()> {
-        let is_like = |wanted: &RemoteColumn, found: &Column| {
+    /// Binary values say nothing about their types, so what the server calls them has to fit. Values of a type that there is none of
+    /// here are given and told as texts: the type's name there.
+    fn casts(
+        &self,
+        query: &RemoteQuery,
+        wanted: &[RemoteColumn],
+        found: &[Column],
+    ) -> Result<Vec<Option<String>>> {
+        let cast = |(wanted, found): (&RemoteColumn, &Column)| {
+            let ty = found.type_();
             // The binary form of an enum is its text.
-            let is_enum = matches!(found.type_().kind(), Kind::Enum(_));
-            let oid = found.type_().oid();
-            fits(wanted.ty, oid) || is_enum && is_read_as_text(wanted.ty, oid)
-        };
-        let unlike = wanted.iter().zip(found).find(|(wanted, found)| !is_like(wanted, found));
-        match unlike {
-            None => Ok(()),
-            Some((wanted, found)) => {
-                let RemoteQuery { table, relation, .. } = query;
-                Err(mismatch(&self.running.pool.server, table, relation, wanted, found))
+            let is_enum = matches!(ty.kind(), Kind::Enum(_));
+            match is_read_as_text(wanted.ty, ty.oid()) {
+                true if is_enum => Ok(None),
+                true => Ok(Some(format!("{}.{}", quote_always(ty.schema()), quote_always(ty.name())))),
+                false if fits(wanted.ty, ty.oid()) => Ok(None),
+                false => Err(self.mismatch(query, wanted, found)),
             }
-        }
+        };
+        wanted.iter().zip(found).map(cast).collect()
+    }
+
+    fn mismatch(&self, query: &RemoteQuery, wanted: &RemoteColumn, found: &Column) -> SqlError {
+        mismatch(&self.running.pool.server, &query.table, &query.relation, wanted, found)
     }
 
     async fn send(&self, copying: &mut Copying, bytes: Vec<u8>) -> Result<()> {
@@ -164,17 +179,18 @@ impl Transaction {
 
     /// `INSERT … VALUES`, for what COPY cannot do.
     async fn insert_rows(&self, into: &Insertion, rows: &RecordBatch) -> Result<Answer> {
-        let described = inserting(into, format!("SELECT {} FROM {}", names(&into.columns), into.relation));
+        let columns: Vec<_> = into.columns.iter().chain(&into.returned).cloned().collect();
+        let described = inserting(into, format!("SELECT {} FROM {}", names(&columns), into.relation));
         let statement = self.client()?.prepare(&described.sql).await;
         let statement = statement.map_err(|error| self.failed(&described, &error))?;
-        self.check_columns(&described, &into.columns, statement.columns())?;
+        let casts = self.casts(&described, &columns, statement.columns())?;
         let at_once = (PARAMETERS_MAX / into.columns.len().max(1)).clamp(1, INSERT_ROWS_MAX);
         let mut all = Answer::default();
         for start in (0..rows.num_rows()).step_by(at_once) {
             let part = rows.slice(start, at_once.min(rows.num_rows() - start));
             let query = RemoteQuery {
                 columns: into.returned.clone(),
-                ..inserting(into, insert_sql(into, part.num_rows()))
+                ..inserting(into, insert_sql(into, part.num_rows(), &casts))
             };
             let answer = self.run(&query, &parameters(into, &part)?).await?;
             all.count += answer.count;
@@ -200,12 +216,27 @@ impl Transaction {
         }
     }
 
+    /// What a statement returns of a type that there is none of here is told as a text.
+    async fn prepared(&self, query: &RemoteQuery) -> Result<Statement> {
+        let failed = |error: Error| self.failed(query, &error);
+        let client = self.client()?;
+        let statement = client.prepare(&query.sql).await.map_err(failed)?;
+        let casts = self.casts(query, &query.columns, statement.columns())?;
+        let Some(place) = casts.iter().position(Option::is_some) else { return Ok(statement) };
+        match query.sql.strip_suffix(&returning(&query.columns, &[])) {
+            Some(changes) => {
+                let sql = changes.to_string() + &returning(&query.columns, &casts);
+                client.prepare(&sql).await.map_err(failed)
+            }
+            None => Err(self.mismatch(query, &query.columns[place], &statement.columns()[place])),
+        }
+    }
+
     async fn run(&self, query: &RemoteQuery, parameters: &[Encoded]) -> Result<Answer> {
         self.tell(query.cascade.as_ref()).await?;
         let failed = |error: Error| self.failed(query, &error);
         let client = self.client()?;
-        let statement = client.prepare(&query.sql).await.map_err(failed)?;
-        self.check_columns(query, &query.columns, statement.columns())?;
+        let statement = self.prepared(query).await?;
         let mut found = std::pin::pin!(client.query_raw(&statement, parameters).await.map_err(failed)?);
         let fields: Vec<_> = query.columns.iter().map(|column| column.ty.field(&column.name)).collect();
         let server = &self.running.pool.server;
@@ -246,10 +277,16 @@ fn inserting(into: &Insertion, sql: String) -> RemoteQuery {
     }
 }
 
-fn insert_sql(into: &Insertion, rows: usize) -> String {
+/// `casts` are those of the columns, then those of what is returned.
+fn insert_sql(into: &Insertion, rows: usize, casts: &[Option<String>]) -> String {
     let width = into.columns.len();
+    let (casts, returned) = casts.split_at(width);
+    let value = |(place, cast): (usize, &Option<String>)| match cast {
+        Some(ty) => format!("${place}::text::{ty}"),
+        None => format!("${place}"),
+    };
     let row = |row: usize| {
-        let row: Vec<_> = (1..=width).map(|column| format!("${}", row * width + column)).collect();
+        let row: Vec<_> = (row * width + 1..).zip(casts).map(value).collect();
         format!("({})", row.join(", "))
     };
     let values: Vec<_> = (0..rows).map(row).collect();
@@ -258,10 +295,18 @@ fn insert_sql(into: &Insertion, rows: usize) -> String {
     if into.skips_conflicts {
         sql += " ON CONFLICT DO NOTHING";
     }
-    if !into.returned.is_empty() {
-        sql += &format!(" RETURNING {}", names(&into.returned));
-    }
-    sql
+    sql + &returning(&into.returned, returned)
+}
+
+/// The end of a statement; those columns that have a cast are told as texts.
+fn returning(columns: &[RemoteColumn], casts: &[Option<String>]) -> String {
+    let casts = casts.iter().map(Option::is_some).chain(std::iter::repeat(false));
+    let column = |(column, is_text): (&RemoteColumn, bool)| {
+        let name = quote_always(&column.remote);
+        if is_text { format!("{name}::text") } else { name }
+    };
+    let columns: Vec<_> = columns.iter().zip(casts).map(column).collect();
+    if columns.is_empty() { String::new() } else { format!(" RETURNING {}", columns.join(", ")) }
 }
 
 /// The values, row by row.

@@ -291,7 +291,7 @@ async fn explain_shows_where_rows_go() {
         (
             "UPDATE t1 SET v = v + 1, label = NULL WHERE id = 7",
             "Foreign Update on t1
-  Remote SQL: UPDATE \"n1\".\"m\" SET \"v\" = (\"v\" + '1'::double precision), \"name\" = NULL::text WHERE (\"id\" = 7)
+  Remote SQL: UPDATE \"n1\".\"m\" SET \"v\" = (\"v\" + '1'::double precision), \"name\" = NULL WHERE (\"id\" = 7)
 ",
         ),
         (
