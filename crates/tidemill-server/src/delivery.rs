@@ -17,9 +17,6 @@ use std::time::Duration;
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::Int64Type;
 use datafusion::common::runtime::SpawnedTask;
-use datafusion::datasource::provider_as_source;
-use datafusion::execution::SendableRecordBatchStream;
-use datafusion::logical_expr::LogicalPlanBuilder;
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use tidemill_federation::cascade::Route;
@@ -34,7 +31,7 @@ use tidemill_stream::view::ViewId;
 use crate::catalog::{QueueObject, Relation, Table, TableColumn, TableObject};
 use crate::insert::ForeignTarget;
 use crate::pg::wire_error::Notice;
-use crate::query::{self, Reads};
+use crate::query;
 use crate::server::Server;
 
 /// How often it is looked whether something waits.
@@ -251,7 +248,7 @@ impl Queue {
     /// Whether a transaction of before, whose end nobody has seen, has delivered what is being sent.
     async fn is_there(&self, server: &Server) -> Result<bool> {
         let marks: Vec<RecordBatch> =
-            rows(server, &self.mark).await?.try_collect().await.map_err(plan_error)?;
+            query::rows(server, &self.mark).await?.try_collect().await.map_err(plan_error)?;
         // Without a mark it was never committed.
         let Some(mark) = marks.iter().find(|batch| batch.num_rows() > 0) else { return Ok(false) };
         let (id, of) = (mark.column(0).as_string::<i32>(), mark.column(1).as_primitive::<Int64Type>());
@@ -282,7 +279,7 @@ impl Queue {
     async fn send(&self, server: &Server, target: &ForeignTarget) -> Result<()> {
         let (target, of) = target.next(&server.catalog)?;
         let mut writing: Writing = target.writing(&server.catalog)?.along(Route::new(&server.identity, ""));
-        let mut rows = rows(server, &self.sending).await?;
+        let mut rows = query::rows(server, &self.sending).await?;
         while let Some(batch) = rows.next().await {
             writing.insert(&batch.map_err(plan_error)?).await?;
         }
@@ -313,13 +310,4 @@ fn emptied(table: &Table) -> Part {
 
 async fn write(server: &Server, parts: Vec<Part>) -> Result<()> {
     server.engine.write(parts, Level::SyncCommit).await.map_err(|e| e.into_sql(plan_error))
-}
-
-/// What one of the tables has, in the order in which it came.
-async fn rows(server: &Server, table: &Table) -> Result<SendableRecordBatchStream> {
-    let source = provider_as_source(Arc::clone(&table.table) as _);
-    let plan = LogicalPlanBuilder::scan("rows", source, None).and_then(LogicalPlanBuilder::build);
-    let plan = plan.map_err(plan_error)?;
-    let state = server.reading.clone();
-    Ok(query::run(server, state, plan, vec![], Reads::default(), usize::MAX).await?.stream)
 }

@@ -4,6 +4,7 @@ pub mod aside;
 mod combine;
 mod generic;
 pub mod threads;
+mod whole;
 
 use std::fmt;
 use std::sync::Arc;
@@ -41,6 +42,8 @@ use crate::server::Server;
 use crate::session::format_of;
 use crate::system::{SessionInfo, Snapshots};
 use crate::tables::Relations;
+
+pub use whole::rows;
 
 pub use generic::PreparedQuery;
 

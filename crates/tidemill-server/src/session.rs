@@ -10,6 +10,7 @@ mod explain;
 mod extended;
 mod foreign;
 pub mod interrupt;
+mod matched;
 mod migrate;
 mod modify;
 mod portals;

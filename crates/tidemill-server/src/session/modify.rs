@@ -7,20 +7,21 @@
 //!   => SELECT *, (c) IS TRUE FROM t AS a
 //! ```
 //!
+//! With other tables (`FROM`, `USING`) a join tells which rows are meant: `matched.rs`.
+//!
 //! Nobody else writes to the table meanwhile, and the old rows go and the new ones come at one commit. It takes the time and the
 //! disk that the table takes, not what is changed: tables are for what views are joined with. It takes no such memory: the
 //! new rows are a write set, which goes to runs when it is large.
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
 use arrow::compute::kernels::zip::zip;
-use arrow::compute::{filter_record_batch, not};
+use arrow::compute::{filter, not};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::ScalarValue;
 use futures::StreamExt;
 use sqlparser::ast::{self, Expr, SelectItem, Spanned, TableFactor, TableWithJoins};
-use sqlparser::tokenizer::Span;
 use tidemill_sql::function::cast;
 use tidemill_sql::insert::{Value, refuse_returning, value};
 use tidemill_sql::name::{fold, resolve, split_nodes};
@@ -33,10 +34,12 @@ use tidemill_stream::engine::Level;
 use super::Session;
 use super::execute::Outcome;
 use super::interrupt::Shield;
+use super::matched::Matched;
 use super::traced::Trace;
 use crate::catalog::{Relation, Table};
 use crate::define::public;
 use crate::insert::{Fill, ForeignTarget, Place, Target};
+use crate::query;
 use crate::tables::no_nodes;
 
 /// The column that tells which rows are meant. Nobody can write it.
@@ -46,6 +49,8 @@ const HIT: &str = "row is meant";
 pub(super) struct Change<'a> {
     pub verb: &'static str,
     pub relation: &'a TableWithJoins,
+    /// What its rows are joined with.
+    pub others: Option<&'a [TableWithJoins]>,
     pub selection: Option<&'a Expr>,
     /// The new values of an UPDATE; nothing: the rows go.
     pub assignments: Option<&'a [ast::Assignment]>,
@@ -104,24 +109,39 @@ impl Session {
         let _alone = table.hold().await;
         let places = change.places(table)?;
         let query = change.query(table, &places)?;
-        let (mut running, trace) = self.run_traced(query, text, values).await?;
+        let (running, trace) = self.run_traced(query, text, values).await?;
         let types = running.schema.fields().iter().map(|field| Type::of_field(field));
         let types = types.collect::<Result<Vec<_>>>()?;
         change.check_types(table, &places, &types)?;
+        let width = table.object.columns.len();
+        let (mut stream, matched) = match change.others {
+            None => (running.stream, None),
+            Some(_) => {
+                let limit_bytes = self.settings.current().transaction_memory_limit_bytes;
+                let matched = Matched::of(running.stream, width, limit_bytes).await?;
+                if matched.is_empty() {
+                    return Ok((0, trace));
+                }
+                (query::rows(&self.server, table).await?, Some(matched))
+            }
+        };
         let mut writing = self.server.engine.begin(false);
         writing.replace(table.id());
         let mut meant = 0;
-        while let Some(batch) = running.stream.next().await {
+        while let Some(batch) = stream.next().await {
             let batch = batch.map_err(plan_error)?;
-            let width = table.object.columns.len();
-            let hit = batch.column(width).as_boolean().clone();
+            let marked = match &matched {
+                Some(matched) => matched.marked(&batch)?,
+                None => batch.columns().to_vec(),
+            };
+            let hit = marked[width].as_boolean();
             meant += hit.true_count();
             let kept = match change.assignments {
-                Some(_) => self.assigned_rows(&batch, &hit, &places, &types)?,
+                Some(_) => self.assigned_rows(&marked, hit, &places, &types)?,
                 None => {
-                    let rows = batch.project(&(0..width).collect::<Vec<_>>()).map_err(arrow_error)?;
-                    let kept = not(&hit).map_err(arrow_error)?;
-                    filter_record_batch(&rows, &kept).map_err(arrow_error)?.columns().to_vec()
+                    let kept = not(hit).map_err(arrow_error)?;
+                    let kept = marked[..width].iter().map(|column| filter(column, &kept));
+                    kept.collect::<std::result::Result<_, _>>().map_err(arrow_error)?
                 }
             };
             let rows = kept.first().map_or(0, |column| column.len());
@@ -142,16 +162,16 @@ impl Session {
     /// The columns of the table with the new values where rows are meant.
     fn assigned_rows(
         &self,
-        batch: &RecordBatch,
+        marked: &[ArrayRef],
         hit: &BooleanArray,
         places: &[Place],
         types: &[Type],
     ) -> Result<Vec<ArrayRef>> {
-        let new = batch.num_columns() - places.len();
-        let mut columns = batch.columns()[..new - 1].to_vec();
+        let new = marked.len() - places.len();
+        let mut columns = marked[..new - 1].to_vec();
         let vars = self.vars();
         for (i, (place, ty)) in places.iter().enumerate() {
-            let value = cast::cast(batch.column(new + i), types[new + i], *ty, false, &vars)?;
+            let value = cast::cast(&marked[new + i], types[new + i], *ty, false, &vars)?;
             columns[*place] = zip(hit, &value, &columns[*place]).map_err(arrow_error)?;
         }
         Ok(columns)
@@ -168,15 +188,15 @@ impl<'a> Change<'a> {
     }
 
     fn of_update(update: &'a ast::Update) -> Result<Self> {
-        let from = update.from.as_ref().map(|from| match from {
+        let others = update.from.as_ref().map(|from| match from {
             ast::UpdateTableFromKind::BeforeSet(tables) | ast::UpdateTableFromKind::AfterSet(tables) => {
-                tables.first().map_or(Span::empty(), Spanned::span)
+                tables.as_slice()
             }
         });
-        refuse("UPDATE … FROM", from, "Of a table, use a subquery in SET and in WHERE.")?;
         Ok(Change {
             verb: "UPDATE",
             relation: &update.table,
+            others,
             selection: update.selection.as_ref(),
             assignments: Some(&update.assignments),
             returning: update.returning.as_deref(),
@@ -184,15 +204,13 @@ impl<'a> Change<'a> {
     }
 
     fn of_delete(delete: &'a ast::Delete) -> Result<Self> {
-        let using = delete.using.as_ref().map(|using| using.first().map_or(Span::empty(), Spanned::span));
-        refuse("DELETE … USING", using, "Of a table, use a subquery in WHERE.")?;
         let (ast::FromTable::WithFromKeyword(from) | ast::FromTable::WithoutKeyword(from)) = &delete.from;
         let [relation] = from.as_slice() else {
             return Err(SqlError::syntax("DELETE is of one table").with_position(1));
         };
         let selection = delete.selection.as_ref();
-        let returning = delete.returning.as_deref();
-        Ok(Change { verb: "DELETE", relation, selection, assignments: None, returning })
+        let (others, returning) = (delete.using.as_deref(), delete.returning.as_deref());
+        Ok(Change { verb: "DELETE", relation, others, selection, assignments: None, returning })
     }
 
     pub(super) fn table(&self, session: &Session) -> Result<Changed> {
@@ -208,6 +226,7 @@ impl<'a> Change<'a> {
         match found {
             Some(Relation::Table(table)) => refuse_returning(self.returning).map(|()| Changed::Table(table)),
             Some(Relation::Foreign(table)) => {
+                self.refuse_others()?;
                 let nodes = nodes.map(|nodes| nodes.into_iter().map(String::from).collect());
                 Ok(Changed::Foreign(ForeignTarget { table, nodes }))
             }
@@ -255,8 +274,20 @@ impl<'a> Change<'a> {
         Ok(places)
     }
 
+    fn refuse_others(&self) -> Result<()> {
+        let Some(others) = self.others else { return Ok(()) };
+        let place = others.first().map_or(1, |other| other.span().start.column.max(1) as usize);
+        let clause = if self.verb == "UPDATE" { "UPDATE … FROM" } else { "DELETE … USING" };
+        Err(SqlError::unsupported(format!("{clause} of a foreign table is not supported"))
+            .with_position(place)
+            .with_hint("Its servers know nothing of other tables; tables that are kept here can be joined."))
+    }
+
     /// The query that gives the table's columns, whether the row is meant, and the new values.
     pub(super) fn query(&self, table: &Table, places: &[Place]) -> Result<Box<ast::Query>> {
+        if let Some(others) = self.others {
+            return self.joining_query(table, places, others);
+        }
         let meant = match self.selection {
             Some(condition) => Expr::IsTrue(Box::new(Expr::Nested(Box::new(condition.clone())))),
             None => parse::parse_expr("TRUE")?,
@@ -272,8 +303,7 @@ impl<'a> Change<'a> {
         if let ast::SetExpr::Select(select) = outer.body.as_mut() {
             for (i, (assignment, place)) in assignments.iter().zip(places).enumerate() {
                 let expr = guarded(&alias, new_value(assignment, table, place.0)?);
-                let alias = ast::Ident::with_quote('"', format!("new value {i}"));
-                select.projection.push(SelectItem::ExprWithAlias { expr, alias });
+                select.projection.push(new_item(i, expr));
             }
             for table in &mut select.from {
                 if let TableFactor::Derived { subquery, alias, .. } = &mut table.relation {
@@ -288,7 +318,7 @@ impl<'a> Change<'a> {
     }
 
     /// The name by which the statement's expressions know the table.
-    fn name(&self) -> Option<ast::Ident> {
+    pub(super) fn name(&self) -> Option<ast::Ident> {
         match &self.relation.relation {
             TableFactor::Table { alias: Some(alias), .. } => Some(alias.name.clone()),
             TableFactor::Table { name, .. } => name.0.last()?.as_ident().cloned(),
@@ -312,7 +342,7 @@ impl<'a> Change<'a> {
     }
 }
 
-fn new_value(assignment: &ast::Assignment, table: &Table, place: usize) -> Result<Expr> {
+pub(super) fn new_value(assignment: &ast::Assignment, table: &Table, place: usize) -> Result<Expr> {
     match value(&assignment.value) {
         Some(Value::Default) => match table.default(place) {
             Some(default) => Ok(default.expr.clone()),
@@ -324,6 +354,11 @@ fn new_value(assignment: &ast::Assignment, table: &Table, place: usize) -> Resul
         }
         _ => Ok(assignment.value.clone()),
     }
+}
+
+pub(super) fn new_item(place: usize, expr: Expr) -> SelectItem {
+    let alias = ast::Ident::with_quote('"', format!("new value {place}"));
+    SelectItem::ExprWithAlias { expr, alias }
 }
 
 /// An expression that is only carried out for the rows that are meant.
@@ -341,15 +376,6 @@ fn guarded(hit: &ast::Ident, value: Expr) -> Expr {
     }
 }
 
-fn refuse(what: &str, place: Option<Span>, hint: &str) -> Result<()> {
-    match place {
-        None => Ok(()),
-        Some(span) => Err(SqlError::unsupported(format!("{what} is not supported"))
-            .with_position(span.start.column.max(1) as usize)
-            .with_hint(hint)),
-    }
-}
-
-fn arrow_error(error: arrow::error::ArrowError) -> SqlError {
+pub(super) fn arrow_error(error: arrow::error::ArrowError) -> SqlError {
     plan_error(error.into())
 }

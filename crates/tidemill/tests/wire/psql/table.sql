@@ -79,6 +79,6 @@ UPDATE turbine SET height = 1 WHERE nope = 1;
 UPDATE turbine SET (height, blades) = (1, 2);
 UPDATE turbine SET height = 1 RETURNING id;
 UPDATE nothing SET height = 1;
-DELETE FROM turbine USING visit WHERE id = turbine;
+DELETE FROM turbine USING nothing WHERE id = turbine;
 DELETE FROM turbine WHERE id;
 ALTER VIEW turbine RENAME TO t;
