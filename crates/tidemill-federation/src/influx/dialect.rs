@@ -36,7 +36,7 @@ impl Dialect for InfluxDialect {
         if let ScalarValue::TimestampMicrosecond(Some(us), _) = value {
             return us.checked_mul(1000).map(|ns| ns.to_string());
         }
-        let text = constant_text(value, ty)?;
+        let text = constant_text(value, ty).filter(|_| !ty.array)?;
         match ty.scalar {
             Scalar::Bool => Some(if text == "t" { "true" } else { "false" }.to_string()),
             Scalar::Int2 | Scalar::Int4 | Scalar::Int8 => Some(text),

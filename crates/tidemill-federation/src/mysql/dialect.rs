@@ -37,7 +37,7 @@ impl Dialect for MysqlDialect {
             }
             _ => {}
         }
-        let text = constant_text(value, ty)?;
+        let text = constant_text(value, ty).filter(|_| !ty.array)?;
         match ty.scalar {
             Scalar::Bool => Some(if text == "t" { "1" } else { "0" }.to_string()),
             Scalar::Int2 | Scalar::Int4 | Scalar::Int8 => Some(text),

@@ -79,8 +79,8 @@ impl Dialect for PostgresDialect {
         }
         let text = constant_text(value, ty)?;
         Some(match ty.scalar {
-            Scalar::Int4 if !text.starts_with('-') => text,
-            Scalar::Bool => if text == "t" { "true" } else { "false" }.to_string(),
+            Scalar::Int4 if !ty.array && !text.starts_with('-') => text,
+            Scalar::Bool if !ty.array => if text == "t" { "true" } else { "false" }.to_string(),
             _ => format!("{}::{shown}", quote_literal(&text).trim_start()),
         })
     }
@@ -219,6 +219,26 @@ fn array(values: ArrayRef, ty: Type) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn constants_have_their_types() {
+        let literal = |value: ScalarValue, ty| PostgresDialect.literal(&value, ty).unwrap();
+        let all =
+            |values: ArrayRef| SingleRowListArrayBuilder::new(values).with_nullable(true).build_list_scalar();
+        let numbers =
+            || Arc::new([Some(9), None, Some(-8)].into_iter().collect::<arrow::array::Int32Array>());
+        let answers = Arc::new(arrow::array::BooleanArray::from(vec![true, false]));
+        for (value, ty, wanted) in [
+            (ScalarValue::Int32(Some(9)), Type::new(Scalar::Int4), "9"),
+            (ScalarValue::Int32(Some(-9)), Type::new(Scalar::Int4), "'-9'::integer"),
+            (ScalarValue::Boolean(Some(true)), Type::new(Scalar::Bool), "true"),
+            (all(numbers()), Type::array(Scalar::Int4), "'{9,NULL,-8}'::integer[]"),
+            (all(answers), Type::array(Scalar::Bool), "'{t,f}'::boolean[]"),
+            (ScalarValue::Null, Type::array(Scalar::Bool), "NULL::boolean[]"),
+        ] {
+            assert_eq!(literal(value, ty), wanted);
+        }
+    }
 
     #[test]
     fn many_constants_are_an_array() {

@@ -27,7 +27,7 @@ impl Dialect for SqliteDialect {
             let digits: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
             return Some(format!("x'{}'", digits.concat()));
         }
-        let text = constant_text(value, ty)?;
+        let text = constant_text(value, ty).filter(|_| !ty.array)?;
         match ty.scalar {
             Scalar::Bool => Some(if text == "t" { "1" } else { "0" }.to_string()),
             Scalar::Int2 | Scalar::Int4 | Scalar::Int8 => Some(text),

@@ -15,6 +15,7 @@ mod demo;
 mod dictionary;
 mod foreign;
 mod foreign_block;
+mod foreign_constant;
 mod foreign_write;
 mod full_disk;
 mod large_table;
