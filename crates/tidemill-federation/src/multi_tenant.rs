@@ -2,6 +2,7 @@
 //!
 //! What is asked of one is asked of each child, unless a condition on [`URL`] leaves it out.
 
+mod below;
 mod relation;
 
 use std::sync::Arc;
@@ -94,6 +95,11 @@ impl ChildTable {
         format!("/{}/", self.server)
     }
 
+    /// What the names of nodes there have in front of them here.
+    fn prefix(&self) -> String {
+        format!("/{}", self.server)
+    }
+
     /// Whether the table has children there, and tells their nodes.
     pub fn is_cascade(&self) -> bool {
         self.table.definition().columns.iter().any(|column| column.name == URL)
@@ -124,7 +130,7 @@ impl ChildTable {
         let concatenate = known.find(|known| known.params == [text, text]);
         let concatenate = concatenate.ok_or_else(|| SqlError::internal("there is no || of texts"))?;
         let there = Expr::Column(Column::new_unqualified(URL));
-        call(concatenate, vec![lit(ScalarValue::Utf8(Some(format!("/{}", self.server)))), there])
+        call(concatenate, vec![lit(ScalarValue::Utf8(Some(self.prefix()))), there])
     }
 }
 

@@ -15,7 +15,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::ToDFSchema;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::TreeNode;
 use datafusion::error::Result as PlanResult;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
@@ -31,6 +31,7 @@ use tidemill_sql::Result;
 use tidemill_sql::aggregate::{StateForm, state_name};
 use tidemill_sql::types::{Scalar, Type};
 
+use super::below::{is_node, localized};
 use super::{ChildTable, MultiTenantTable, URL};
 use crate::table::{ForeignTable, is_always, is_never};
 
@@ -50,6 +51,8 @@ struct Child {
     places: Vec<Option<usize>>,
     /// The node of a row, over the child's columns.
     node: Expr,
+    /// Of the nodes' names, if the child has nodes itself: `/west`.
+    prefix: Option<String>,
 }
 
 impl Relation {
@@ -80,14 +83,14 @@ impl Relation {
 
 impl Child {
     fn with_state(&self, column: usize, form: &StateForm) -> Self {
-        let Self { table, places, node } = self;
+        let Self { table, places, node, prefix } = self;
         let (mut table, mut places) = (Arc::clone(table), places.clone());
         let shown = places.get(column).copied().flatten();
         if let Some(shown) = shown {
             places.push(Some(table.schema().fields().len()));
             table = Arc::new(table.with_state(shown, form));
         }
-        Self { table, places, node: node.clone() }
+        Self { table, places, node: node.clone(), prefix: prefix.clone() }
     }
 
     fn new(whole: &MultiTenantTable, child: &ChildTable) -> Result<Self> {
@@ -103,7 +106,8 @@ impl Child {
             }
         };
         let places = whole.columns.iter().map(place).collect::<Result<_>>()?;
-        Ok(Self { table: Arc::clone(&child.table), places, node: child.node()? })
+        let (node, prefix) = (child.node()?, child.is_cascade().then(|| child.prefix()));
+        Ok(Self { table: Arc::clone(&child.table), places, node, prefix })
     }
 
     /// The wanted columns of the rows that fulfil all filters; `None` if there can be none.
@@ -146,19 +150,16 @@ impl Child {
 
     /// What a filter of the table is for the rows of this child.
     fn localized(&self, session: &dyn Session, filter: &Expr) -> PlanResult<Expr> {
-        let is_node = |expr: &Expr| matches!(expr, Expr::Column(column) if column.name == URL);
         if !filter.exists(|expr| Ok(is_node(expr)))? {
             return Ok(filter.clone());
         }
-        let of_node = filter.clone().transform(|expr| {
-            Ok(if is_node(&expr) { Transformed::yes(self.node.clone()) } else { Transformed::no(expr) })
-        });
+        let of_node = localized(filter.clone(), self.prefix.as_deref(), &self.node)?;
         let context = SimplifyContext::builder()
             .with_schema(self.table.schema().to_dfschema_ref()?)
             .with_config_options(Arc::clone(session.config().options()))
             .with_query_execution_start_time(session.execution_props().query_execution_start_time)
             .build();
-        ExprSimplifier::new(context).simplify(of_node.data()?)
+        ExprSimplifier::new(context).simplify(of_node)
     }
 }
 

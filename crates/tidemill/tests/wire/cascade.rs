@@ -194,6 +194,45 @@ async fn told_of_circle(wrapper: &str) {
     assert_eq!(rows(&of_a, "SELECT count(*) FROM own").await, [["3"]]);
 }
 
+/// A condition on the node is the lower server's in its own words, and leaves that server out if none of its nodes is meant.
+#[tokio::test]
+async fn conditions_on_nodes_leave_servers_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_a, _b, of_a, of_b) = pair(dir.path(), "tidemill_fdw").await;
+    of_b.batch_execute(
+        "DROP FOREIGN TABLE m__a__0; CREATE FOREIGN TABLE m__a__0 (id int) SERVER a OPTIONS (table_name 'own')",
+    )
+    .await
+    .unwrap();
+    of_a.batch_execute(
+        "CREATE SERVER gone FOREIGN DATA WRAPPER tidemill_fdw OPTIONS (host '127.0.0.1', port '1', dbname 'tidemill');
+         CREATE USER MAPPING FOR PUBLIC SERVER gone;
+         CREATE FOREIGN TABLE m__gone__0 (id int, __spd_url text) SERVER gone OPTIONS (table_name 'm')",
+    )
+    .await
+    .unwrap();
+    for (condition, count, told) in [
+        ("__spd_url = '/b/a/'", "2", r#"("__spd_url" = '/a/'::text)"#),
+        ("'/b/a/' = __spd_url AND id > 1", "1", r#"("__spd_url" = '/a/'::text)"#),
+        ("__spd_url IN ('/b/a/', '/b/c/', '/b/d/', '/b/e/')", "2", "'/c/'"),
+        ("__spd_url LIKE '/b/%'", "2", r#"("__spd_url" LIKE '/%'::text)"#),
+        ("__spd_url = '/b/a/' OR (__spd_url = '/b/c/' AND id = 9)", "2", r#"("__spd_url" = '/a/'::text)"#),
+        ("__spd_url = '/b/nope/'", "0", "'/nope/'"),
+        ("NOT (__spd_url = '/gone/x/' OR __spd_url <> '/b/a/')", "2", r#"("__spd_url" = '/a/'::text)"#),
+    ] {
+        let query = format!("SELECT count(*) FROM m WHERE {condition}");
+        assert_eq!(rows(&of_a, &query).await, [[count]], "{query}");
+        let plan = rows(&of_a, &format!("EXPLAIN {query}")).await.concat();
+        assert!(plan.iter().any(|line| line.contains(told)), "{query}: {plan:#?}");
+        assert!(!plan.iter().any(|line| line.contains("gone")), "{query}: {plan:#?}");
+    }
+    let update = "UPDATE m SET id = id + 10 WHERE __spd_url = '/b/a/'";
+    assert_eq!(of_a.execute(update, &[]).await.unwrap(), 2);
+    assert_eq!(rows(&of_a, "SELECT sum(id) FROM own").await, [["23"]]);
+    // Of a name's end nobody knows whose node it is.
+    assert_eq!(failure(&of_a, "SELECT count(*) FROM m WHERE __spd_url LIKE '%/a/'").await.0, "08001");
+}
+
 /// What the lower server leaves out is a warning of the upper one's answer.
 #[tokio::test]
 async fn warnings_come_up() {
