@@ -12,9 +12,10 @@ pub enum Error {
     /// The server answered with an error.
     #[error(transparent)]
     Server(Box<ServerError>),
-    /// An error that the workload lets through: it counts as failed, and the client goes on.
-    #[error(transparent)]
-    Tolerated(Box<Error>),
+    /// An error that the workload lets through: it counts as failed, and the client goes on. One that it expects is part of
+    /// what it measures; others keep the result from ranking.
+    #[error("{error}")]
+    Tolerated { error: Box<Error>, is_expected: bool },
     /// The connection ended, or what came was not the protocol. What was sent last may or may not have been done.
     #[error("connection lost: {0}")]
     Lost(String),
@@ -70,14 +71,38 @@ impl Error {
     pub fn code(&self) -> Option<&str> {
         match self {
             Error::Server(error) => Some(&error.code),
-            Error::Tolerated(error) => error.code(),
+            Error::Tolerated { error, .. } => error.code(),
             _ => None,
         }
     }
 
-    /// The transaction lost against others and may be tried again: serialization failure or deadlock, as pgbench has it.
+    /// What errors are counted by: the server's code, or what kind of error it is.
+    pub fn kind(&self) -> &str {
+        match self {
+            Error::Server(error) => &error.code,
+            Error::Tolerated { error, .. } => error.kind(),
+            Error::Usage(_) => "usage",
+            Error::Unreachable { .. } => "unreachable",
+            Error::Lost(_) => "connection lost",
+            Error::Unsupported(_) => "unsupported",
+            Error::Wrong(_) => "wrong answer",
+            Error::File { .. } => "file",
+        }
+    }
+
+    /// The client goes on after it: the transaction lost against others, or the workload lets it through.
     pub fn is_retryable(&self) -> bool {
+        matches!(self, Error::Tolerated { .. }) || self.is_conflict()
+    }
+
+    /// Operations may fail with it in a run that is as it was meant.
+    pub fn is_expected(&self) -> bool {
+        matches!(self, Error::Tolerated { is_expected: true, .. }) || self.is_conflict()
+    }
+
+    /// The transaction lost against others and may be tried again: serialization failure or deadlock, as pgbench has it.
+    fn is_conflict(&self) -> bool {
         let codes = ["40001", "40P01", "SQLITE_BUSY", "SQLITE_LOCKED", "1205"];
-        matches!(self, Error::Tolerated(_)) || self.code().is_some_and(|code| codes.contains(&code))
+        self.code().is_some_and(|code| codes.contains(&code))
     }
 }

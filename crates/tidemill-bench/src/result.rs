@@ -13,7 +13,7 @@ use crate::suite::Check;
 use crate::target::Target;
 
 /// Readers of other formats refuse the file rather than guess.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ResultFile {
@@ -132,7 +132,9 @@ impl ResultFile {
         let failed = self.checks.iter().find(|check| !check.passed);
         let incomplete = self.outcomes().find_map(|outcome| outcome.incomplete.clone());
         let nothing = self.repeats.is_empty().then(|| "there is no run in it".to_owned());
-        nothing.or(incomplete).or_else(|| failed.map(|check| format!("{}: {}", check.name, check.detail)))
+        let wrong = failed.map(|check| format!("{}: {}", check.name, check.detail));
+        let errors = || self.outcomes().find_map(|outcome| outcome.errors.blemish());
+        nothing.or(incomplete).or(wrong).or_else(errors)
     }
 
     pub fn write(&self, path: &Path) -> Result<()> {

@@ -1,6 +1,7 @@
 //! A run: clients that do operations at intended times, and what was seen of them.
 
 mod client;
+mod failure;
 mod record;
 mod sample;
 mod schedule;
@@ -9,7 +10,7 @@ mod worker;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::target::Target;
 use client::{Course, Gate};
+pub use failure::{Failure, Failures};
 pub use record::{Interval, Record, Slice, Tally};
 use sample::Inbox;
 pub use sample::{Kind, Sample};
@@ -118,8 +120,8 @@ pub struct Outcome {
     pub elapsed_s: f64,
     /// What clients took to connect, s, before the run.
     pub connect_s: f64,
-    /// Retryable errors by code, and the errors that ended clients.
-    pub errors: BTreeMap<String, u64>,
+    /// Errors of operations, and those that ended clients, by code.
+    pub errors: Failures,
     /// Why what is here is not the run that was asked for.
     pub incomplete: Option<String>,
     /// CPU time of this process during the run, s; an embedded database's work is in it.
@@ -147,6 +149,7 @@ pub struct Progress<'a> {
     pub is_warmup: bool,
     pub operations: &'a [String],
     pub record: &'a Record,
+    pub errors: &'a Failures,
     /// What has come since it was told last.
     pub samples: &'a [Sample],
 }
@@ -167,6 +170,7 @@ pub fn run(
         schedule: Schedule::new(plan.pace, plan.seed, end_ns),
         gate: Gate::default(),
         stop: AtomicBool::new(false),
+        errors: Mutex::default(),
         end_ns,
     });
     let (tell, told) = mpsc::channel();

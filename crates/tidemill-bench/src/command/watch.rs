@@ -3,6 +3,7 @@
 mod activity;
 mod screen;
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::time::Duration;
 
@@ -43,15 +44,28 @@ pub(super) struct Lines {
     last: Tally,
     last_at: Duration,
     is_open_loop: bool,
+    /// Codes of errors that were told.
+    told: BTreeSet<String>,
 }
 
 impl Lines {
     fn new(every_s: u64, pace: Pace) -> Self {
         let is_open_loop = pace != Pace::Closed;
-        Self { every_s, next_s: every_s, last: Tally::default(), last_at: Duration::ZERO, is_open_loop }
+        let (last, last_at, told) = (Tally::default(), Duration::ZERO, BTreeSet::new());
+        Self { every_s, next_s: every_s, last, last_at, is_open_loop, told }
+    }
+
+    /// A new kind of error is told once, and at once.
+    fn tell_errors(&mut self, progress: &Progress<'_>) {
+        for (code, failure) in progress.errors.iter() {
+            if self.told.insert(code.to_owned()) {
+                eprintln!("error {code}: {}", failure.text);
+            }
+        }
     }
 
     fn show(&mut self, progress: &Progress<'_>) {
+        self.tell_errors(progress);
         if progress.at.as_secs() < self.next_s {
             return;
         }

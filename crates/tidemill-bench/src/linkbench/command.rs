@@ -239,6 +239,9 @@ impl Request {
         result.parameters = settings.told();
         let outcome = self.measure(requests, &settings, &plan, &target)?;
         let is_complete = outcome.incomplete.is_none();
+        if self.place.original_log {
+            outcome.errors.lines().iter().for_each(|line| self.place.say(line));
+        }
         result.repeats.push(outcome);
         result.memory_max_bytes = memory_max_bytes();
         if !self.no_validate && is_complete {
@@ -252,7 +255,7 @@ impl Request {
         if let Some(path) = &self.output {
             result.write(path)?;
         }
-        Ok(is_complete && result.checks.iter().all(|check| check.passed))
+        Ok(result.blemish().is_none())
     }
 
     /// The run, with what the original tells of it while it goes on and when it has ended.

@@ -1,13 +1,15 @@
 //! What a reader of the figures must know: what the generator cost, and what speaks against the figures.
 
 use super::noise;
-use crate::figure::ms;
+use crate::figure::{ms, percent};
 use crate::result::ResultFile;
 use crate::run::Outcome;
 use crate::stats::{Figure, Seconds};
 
 /// Above this share of its processors the generator is suspected to measure itself.
 const CPU_SHARE_MAX: f64 = 0.75;
+/// With a larger share of failed operations the figures are those of the lucky ones.
+const FAILED_SHARE_MAX: f64 = 0.01;
 /// Idle clients that wake up later than this in one of a hundred cases make responses look slower.
 const OVERSLEEP_MAX_NS: u64 = 1_000_000;
 
@@ -73,6 +75,15 @@ pub fn warnings(result: &ResultFile) -> Vec<String> {
             found.push(
                 "the generator's threads are busy most of the time: give it more of them (-j)".to_owned(),
             );
+        }
+        found.extend(outcome.errors.blemish());
+        let total = outcome.record.total();
+        if total.failed as f64 > FAILED_SHARE_MAX * total.asked() as f64 {
+            found.push(format!(
+                "{:.1} % of the operations failed ({}): these are figures of the others",
+                percent(total.failed, total.asked()),
+                outcome.errors.iter().map(|(code, _)| code).collect::<Vec<_>>().join(", ")
+            ));
         }
         if outcome.record.oversleep.quantile(0.99) > OVERSLEEP_MAX_NS {
             found.push(

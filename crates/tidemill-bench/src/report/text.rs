@@ -163,9 +163,7 @@ fn outcome_block(out: &mut String, outcome: &Outcome) {
     for (name, count) in &outcome.counters {
         put(out, &format!("{name}: {count}"));
     }
-    for (error, count) in &outcome.errors {
-        put(out, &format!("{count} clients ended by: {error}"));
-    }
+    outcome.errors.lines().iter().for_each(|line| put(out, line));
 }
 
 /// A row an operation, then all of them together by the three times.

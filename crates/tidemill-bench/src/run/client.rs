@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fiber;
+use crate::run::failure::Failures;
 use crate::run::sample::{Kind, Sample};
 use crate::run::schedule::Schedule;
 use crate::run::{Client, Pace, Plan};
@@ -20,6 +21,8 @@ pub(crate) struct Course {
     pub schedule: Schedule,
     pub gate: Gate,
     pub stop: AtomicBool,
+    /// Of operations after the warm-up.
+    pub errors: Mutex<Failures>,
     pub end_ns: u64,
 }
 
@@ -65,6 +68,14 @@ impl Course {
     fn is_recorded(&self, due_ns: u64) -> bool {
         due_ns >= self.plan.warmup.as_nanos() as u64
     }
+
+    fn add_error(&self, error: &Error) {
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner).add(error);
+    }
+
+    pub fn errors_so_far(&self) -> Failures {
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// Runs until the end; an error is why this client ended before.
@@ -91,12 +102,18 @@ pub(crate) fn drive(
         }
         // Those of the warm-up do not count.
         left -= u64::from(course.is_recorded(due_ns));
-        let done = client.perform();
-        let kind = if done.is_ok() { Kind::Done } else { Kind::Failed };
+        let kind = match client.perform() {
+            Ok(()) => Kind::Done,
+            // As pgbench has it, the operation that ended its client is none that failed: what became of it is not known.
+            Err(error) if !error.is_retryable() => return Err(error),
+            Err(error) => {
+                if course.is_recorded(due_ns) {
+                    course.add_error(&error);
+                }
+                Kind::Failed
+            }
+        };
         push(Sample { was_idle, ..Sample::new(operation, kind, due_ns, begin_ns, now()) });
-        if done.as_ref().is_err_and(|error| !error.is_retryable()) {
-            return done;
-        }
         // Where nothing was waited for, the others of this thread have waited.
         fiber::yield_now();
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::interrupt::interrupted;
 use crate::run::client::Course;
-use crate::run::record::{Record, Recorder};
+use crate::run::record::Recorder;
 use crate::run::sample::Inbox;
 use crate::run::worker::{Ended, Told};
 use crate::run::{Outcome, Pace, Part, Progress, cpu_seconds};
@@ -47,10 +47,14 @@ impl Watcher<'_> {
             samples.iter().for_each(|sample| recorder.add(sample));
             let at = start.elapsed();
             let (record, operations) = (recorder.so_far(), &self.operations[..]);
-            watch(&Progress { at, is_warmup: at < plan.warmup, operations, record, samples: &samples });
+            let (is_warmup, errors) = (at < plan.warmup, &self.course.errors_so_far());
+            watch(&Progress { at, is_warmup, operations, record, errors, samples: &samples });
             self.cut_off(at, plan.clients - ends.len(), &mut cut_off);
         }
-        let mut outcome = outcome(self.operations, recorder.finish(), ends, cut_off);
+        let errors = self.course.errors_so_far();
+        let outcome =
+            Outcome { operations: self.operations, record: recorder.finish(), errors, ..Outcome::default() };
+        let mut outcome = ended(outcome, ends, cut_off);
         outcome.generator_cpu_s = cpu_seconds() - cpu;
         outcome.elapsed_s = elapsed_s(&outcome, self.course);
         outcome
@@ -78,8 +82,8 @@ fn elapsed_s(outcome: &Outcome, course: &Course) -> f64 {
     last.saturating_sub(plan.warmup.as_nanos() as u64) as f64 / 1e9
 }
 
-fn outcome(operations: Vec<String>, record: Record, ends: Vec<Ended>, cut_off: Option<String>) -> Outcome {
-    let mut outcome = Outcome { operations, record, ..Outcome::default() };
+/// With what clients told when they ended.
+fn ended(mut outcome: Outcome, ends: Vec<Ended>, cut_off: Option<String>) -> Outcome {
     let mut first = None;
     for ended in ends {
         add_parts(&mut outcome.parts, ended.parts);
@@ -87,11 +91,11 @@ fn outcome(operations: Vec<String>, record: Record, ends: Vec<Ended>, cut_off: O
             *outcome.counters.entry(name).or_insert(0) += count;
         }
         if let Some(error) = ended.error {
-            *outcome.errors.entry(error.to_string()).or_insert(0) += 1;
+            outcome.errors.add_end(&error);
             first.get_or_insert(error);
         }
     }
-    let lost: u64 = outcome.errors.values().sum();
+    let lost = outcome.errors.clients();
     outcome.incomplete = cut_off.or_else(|| {
         let clients = if lost == 1 { "one client" } else { "clients" };
         first.map(|error| format!("{clients} ended early ({lost}): {error}"))

@@ -197,7 +197,7 @@ impl Client for Asking<'_> {
             // What an engine cannot do is a mark in the table, and the others go on.
             Err(error @ Error::Server(_)) => {
                 self.cancelled[self.chosen] += u64::from(error.code() == Some(CANCELLED));
-                Err(Error::Tolerated(Box::new(error)))
+                Err(Error::Tolerated { error: Box::new(error), is_expected: true })
             }
             done => done.map(drop),
         }

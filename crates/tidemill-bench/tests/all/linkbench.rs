@@ -88,6 +88,33 @@ fn it_is_a_suite_like_the_others() {
     );
 }
 
+/// What the server refuses is let through up to a number, and told; the result ranks with no other.
+#[test]
+fn refused_requests_are_told_and_do_not_rank() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("graph.db").display());
+    let graph = ["--target", &url, "--nodes", "300", "-D", "nlinks_func=Zipf", "-D", "nlinks_shape=0.8"];
+    let graph = [&graph[..], &["-D", "nlinks_mean=5", "-D", "max_failed_requests=-1"]].concat();
+    let loaded = bench(folder.path(), &[&["linkbench", "load"][..], &graph].concat());
+    assert_eq!(loaded.code, 0, "{}{}", loaded.out, loaded.err);
+    let request = |output: &str| {
+        let few = ["linkbench", "request", "-D", "requesters=2", "-D", "requests=300", "--output", output];
+        bench(folder.path(), &[&few[..], &graph].concat())
+    };
+    assert_eq!(request("well.json").code, 0);
+    let refuse = "CREATE TRIGGER t BEFORE INSERT ON nodetable BEGIN SELECT RAISE(ABORT, 'none today'); END";
+    tidemill_bench::target::Target::open(&url).unwrap().connect().unwrap().execute(refuse).unwrap();
+    let ran = request("ill.json");
+    assert_eq!(ran.code, 2, "{}{}", ran.out, ran.err);
+    for part in ["none today", "which the workload does not expect", "WARNING: ", "INCOMPLETE: "] {
+        assert!(ran.out.contains(part), "{part}: {}", ran.out);
+    }
+    let compared = bench(folder.path(), &["compare", "well.json", "ill.json"]);
+    assert_eq!(compared.code, 2);
+    assert!(compared.out.contains("ill.json does not rank: "), "{}", compared.out);
+    assert!(compared.out.contains("errors that the workload does not expect"), "{}", compared.out);
+}
+
 #[test]
 fn wrong_input_is_told_with_its_place() {
     let folder = tempfile::tempdir().unwrap();

@@ -83,6 +83,7 @@ impl Screen {
         let asked = operations.filter(|(_, tally)| tally.asked() > 0);
         lines.extend(asked.map(|(name, tally)| row(name, tally)));
         lines.push(row("all", &total));
+        lines.extend(progress.errors.lines());
         lines.push(String::new());
         if let Some(activity) = &self.activity {
             lines.push(format!("server     {}", activity.text()));
@@ -180,7 +181,7 @@ fn row(name: &str, tally: &Tally) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::{Interval, Record};
+    use crate::run::{Failures, Interval, Record};
 
     #[test]
     fn a_screen_tells_how_far_it_is_and_every_operation() {
@@ -208,9 +209,17 @@ mod tests {
             last_end_ns: 0,
         };
         let operations = ["new order".to_owned(), "never asked".to_owned()];
+        let mut errors = Failures::default();
+        errors.add(&crate::error::Error::server("40001", "could not serialize access"));
         let at = Duration::from_secs(5);
-        let progress =
-            Progress { at, is_warmup: false, operations: &operations, record: &record, samples: &[] };
+        let progress = Progress {
+            at,
+            is_warmup: false,
+            operations: &operations,
+            record: &record,
+            errors: &errors,
+            samples: &[],
+        };
         let lines = Screen::new("orders", &plan, &target).lines(&progress);
         assert_eq!(lines[0], "orders on noop:: 4 clients, open loop, 100 a second");
         assert_eq!(lines[1], format!("{}{} 5 s of 20 s, measuring", "█".repeat(10), "░".repeat(30)));
@@ -221,5 +230,7 @@ mod tests {
             lines[7]
         );
         assert!(!lines.iter().any(|line| line.contains("never asked")));
+        let error = "error 40001: 1 operations failed; the first: could not serialize access (40001)";
+        assert_eq!(lines[9], error);
     }
 }

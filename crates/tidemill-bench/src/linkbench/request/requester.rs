@@ -14,6 +14,7 @@ use crate::linkbench::store::{
 };
 use crate::linkbench::{compat::Compat, now_ms};
 use crate::run::{Client, Seat};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The state of one client. Buffers are used again from operation to operation.
@@ -60,7 +61,8 @@ struct Tally {
     lists: u64,
     lists_from_history: u64,
     list_rows: u64,
-    retries: u64,
+    /// By the code of the error that led to them.
+    retries: BTreeMap<String, u64>,
     failures: i64,
 }
 
@@ -269,11 +271,11 @@ impl Client for Requester<'_> {
             match self.attempt() {
                 Err(error) if tries < RETRIES_MAX && is_transient(&error, self.shared.settings.compat) => {
                     tries += 1;
-                    self.tally.retries += 1;
+                    *self.tally.retries.entry(error.kind().to_owned()).or_insert(0) += 1;
                     fiber::sleep(RETRY_PAUSE * tries);
                 }
                 Err(error) if matches!(error, Error::Server(_)) && self.is_tolerated() => {
-                    return Err(Error::Tolerated(Box::new(error)));
+                    return Err(Error::Tolerated { error: Box::new(error), is_expected: false });
                 }
                 result => return result,
             }
@@ -283,18 +285,20 @@ impl Client for Requester<'_> {
     fn counters(&self) -> Vec<(String, u64)> {
         let detours = self.detours();
         let tally = &self.tally;
-        [
+        let mut counters = [
             ("links found", tally.found),
             ("links not found", tally.not_found),
             ("lists", tally.lists),
             ("lists from history", tally.lists_from_history),
             ("list rows", tally.list_rows),
-            ("retries", tally.retries),
+            ("retries", tally.retries.values().sum()),
             ("adds that became updates", detours.add_to_update),
             ("updates that became adds", detours.update_to_add),
         ]
         .map(|(name, count)| (name.to_owned(), count))
-        .to_vec()
+        .to_vec();
+        counters.extend(tally.retries.iter().map(|(code, count)| (format!("retries after {code}"), *count)));
+        counters
     }
 }
 

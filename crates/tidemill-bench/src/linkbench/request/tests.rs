@@ -134,6 +134,9 @@ fn failures_are_tolerated_up_to_their_number() {
     let failed: u64 = outcome.record.operations.iter().map(|tally| tally.failed).sum();
     assert_eq!((outcome.incomplete.clone(), processed(&outcome) + failed), (None, 500));
     assert!((200..300).contains(&failed), "{failed}");
+    let (_, failure) = outcome.errors.iter().next().unwrap();
+    assert_eq!((failure.operations, failure.unexpected, failure.clients), (failed, failed, 0));
+    assert!(failure.text.contains("none today") && outcome.errors.blemish().is_some(), "{failure:?}");
     let few = settings(200, &[SMALL, &mix, &["max_failed_requests=3"]].concat());
     let outcome = outcome_of(&few);
     assert!(outcome.incomplete.is_some_and(|why| why.contains("none today")));
