@@ -22,7 +22,7 @@ pub enum Figure {
     /// Of the responses, ns.
     Mean,
     Quantile(f64),
-    /// Late and skipped among all that were asked, percent.
+    /// Late, skipped and never begun among all that were due, percent.
     Missed,
 }
 
@@ -48,6 +48,7 @@ struct Second {
     late: u64,
     skipped: u64,
     failed: u64,
+    backlog: u64,
     sum_ns: f64,
     /// Indexes and counts.
     buckets: Vec<(usize, u64)>,
@@ -60,6 +61,7 @@ struct Sum {
     late: u64,
     skipped: u64,
     failed: u64,
+    backlog: u64,
     sum_ns: f64,
     count: u64,
     counts: Vec<u64>,
@@ -71,6 +73,7 @@ impl Sum {
         self.late += second.late;
         self.skipped += second.skipped;
         self.failed += second.failed;
+        self.backlog += second.backlog;
         self.sum_ns += second.sum_ns;
         for (index, count) in &second.buckets {
             self.counts[*index] += count;
@@ -110,7 +113,8 @@ impl Figure {
             Figure::Mean => sum.sum_ns / sum.count as f64,
             Figure::Quantile(share) => sum.quantile(share, bits),
             Figure::Missed => {
-                crate::figure::percent(sum.late + sum.skipped, sum.count + sum.skipped + sum.failed)
+                let unserved = sum.skipped + sum.backlog;
+                crate::figure::percent(sum.late + unserved, sum.count + unserved + sum.failed)
             }
         }
     }
@@ -144,6 +148,7 @@ impl Seconds {
             late: slice.late,
             skipped: slice.skipped,
             failed: slice.failed,
+            backlog: slice.backlog,
             sum_ns: slice.response.sum(),
             buckets: slice.response.entries().collect(),
         };

@@ -148,11 +148,12 @@ impl Measure {
             Measure::Max => time(tally.response.max() as f64),
             Measure::Rate if elapsed_s > 0.0 => tally.processed as f64 / elapsed_s,
             Measure::Rate => 0.0,
-            Measure::Late => percent(tally.late, tally.processed),
-            Measure::Skipped => percent(tally.skipped, tally.asked()),
+            // What was never begun meets no condition: it would have been late, or skipped.
+            Measure::Late => percent(tally.late + tally.backlog, tally.processed + tally.backlog),
+            Measure::Skipped => percent(tally.skipped + tally.backlog, tally.due()),
             Measure::Failed => percent(tally.failed, tally.asked()),
-            Measure::Missed => percent(tally.late + tally.skipped, tally.asked()),
-            Measure::Backlog => percent(tally.backlog, tally.asked() + tally.backlog),
+            Measure::Missed => tally.missed(),
+            Measure::Backlog => percent(tally.backlog, tally.due()),
         }
     }
 
@@ -193,6 +194,18 @@ mod tests {
                 (Some("new.sql"), Measure::Quantile(0.999), 1e9)
             ]
         );
+    }
+
+    #[test]
+    fn what_was_never_begun_meets_no_condition() {
+        let tally = Tally { processed: 161, backlog: 338, ..Tally::default() };
+        let record = crate::run::Record { operations: vec![tally], ..Default::default() };
+        let outcome = Outcome { operations: vec!["a".to_owned()], record, ..Outcome::default() };
+        for text in ["late = 0", "skipped = 0", "missed = 0", "backlog = 0"] {
+            let missed = Threshold::parse(text).unwrap().missed(&outcome).unwrap();
+            assert_eq!(missed, [format!("{text}: it is 67.735 %")]);
+        }
+        assert_eq!(Threshold::parse("failed = 0").unwrap().missed(&outcome).unwrap(), [""; 0]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::exit;
 use crate::error::Result;
 use crate::figure::ms;
 use crate::report::noise::floors;
-use crate::report::remark::spread;
+use crate::report::remark::{behind, spread};
 use crate::result::ResultFile;
 use crate::run::Pace;
 use crate::stats::{Estimate, Figure, Seconds};
@@ -48,6 +48,11 @@ impl Compare {
             if let Some(blemish) = result.blemish() {
                 println!("{} does not rank: {blemish}", path.display());
                 return Ok(exit::INCOMPLETE);
+            }
+        }
+        for (path, result) in [(&self.base, &base), (&self.new, &new)] {
+            for why in result.repeats.iter().filter_map(|outcome| behind(result, outcome)) {
+                println!("NOT THE RATE THAT WAS ASKED FOR: {}: {why}", path.display());
             }
         }
         for difference in differences(&base, &new) {

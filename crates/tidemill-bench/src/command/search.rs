@@ -13,8 +13,6 @@ use crate::threshold::Threshold;
 
 /// Doublings and halvings in all: from one a second beyond any rate that there is.
 const STEPS_MAX: usize = 64;
-/// More than this share of what was due and never begun means that the rate is not kept, whatever the conditions say.
-const BACKLOG_MAX: f64 = 0.01;
 
 #[derive(clap::Args)]
 pub(super) struct Search {
@@ -84,9 +82,8 @@ impl Search {
         for outcome in &result.repeats {
             missed.extend(threshold.missed(outcome)?);
             let total = outcome.record.total();
-            if total.backlog as f64 > BACKLOG_MAX * total.asked() as f64 {
-                missed.push(format!("{} operations were due and could not begin", total.backlog));
-            }
+            // The rate is not kept then, whatever the conditions say.
+            missed.extend(total.behind());
             eprintln!(
                 "{rate:.1}/s: p50 {} p99 {} ms, {} late, {} skipped: {}",
                 ms(total.response.quantile(0.5) as f64),

@@ -98,9 +98,10 @@ fn plain(name: &str) -> String {
 fn described(result: &ResultFile) -> String {
     let point: Vec<String> = result.point.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let total = result.repeats.first().map(|outcome| outcome.record.total()).unwrap_or_default();
+    let behind = total.behind().map(|why| format!(" RATE NOT REACHED: {why}")).unwrap_or_default();
     let blemish = result.blemish().map(|blemish| format!(" INCOMPLETE: {blemish}")).unwrap_or_default();
     format!(
-        "{}: {} processed, {} late, {} skipped, p99 {} ms{blemish}",
+        "{}: {} processed, {} late, {} skipped, p99 {} ms{behind}{blemish}",
         point.join(" "),
         total.processed,
         total.late,

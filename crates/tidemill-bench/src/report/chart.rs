@@ -6,11 +6,12 @@ use crate::histogram::Histogram;
 use crate::result::ResultFile;
 use crate::run::{Interval, Outcome, Slice};
 
-const COUNTS: [(&str, fn(&Slice) -> u64); 4] = [
+const COUNTS: [(&str, fn(&Slice) -> u64); 5] = [
     ("ended well", |i| i.processed),
     ("late", |i| i.late),
     ("skipped", |i| i.skipped),
     ("failed", |i| i.failed),
+    ("never begun", |i| i.backlog),
 ];
 
 /// Operations with fewer responses in an interval have no percentile that says something.

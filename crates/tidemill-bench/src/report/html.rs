@@ -84,7 +84,7 @@ fn cards(out: &mut String, result: &ResultFile) {
     {
         let (name, unit, show): (_, _, fn(f64) -> String) = match figure {
             Figure::Rate => ("throughput".to_owned(), "/s", |value| format!("{value:.1}")),
-            Figure::Missed => ("late or skipped".to_owned(), "%", |value| format!("{value:.2}")),
+            Figure::Missed => ("late, skipped or never begun".to_owned(), "%", |value| format!("{value:.2}")),
             _ => (figure.name(), "ms", ms),
         };
         let range = interval

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::remark::behind;
 use crate::figure::{ms, percent};
 use crate::result::ResultFile;
 use crate::run::{Pace, Tally};
@@ -84,6 +85,7 @@ impl<'a> Matrix<'a> {
                 let _ = writeln!(out, "{name:<16}{cells}");
             }
         }
+        self.behind().iter().for_each(|line| out += line);
         for (name, fit) in self.fits() {
             let best = fit
                 .best_clients()
@@ -95,6 +97,20 @@ impl<'a> Matrix<'a> {
             );
         }
         out
+    }
+
+    /// A line for each cell whose run did not have its rate.
+    fn behind(&self) -> Vec<String> {
+        let cells = self.rows.iter().flat_map(|(_, cells)| cells.iter().flatten());
+        let told = cells.filter_map(|result| {
+            let point: Vec<String> =
+                result.point.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let why = result.repeats.iter().find_map(|outcome| behind(result, outcome))?;
+            Some(format!("\nWARNING: {}: {why}", point.join(" ")))
+        });
+        let mut lines: Vec<String> = told.collect();
+        lines.last_mut().into_iter().for_each(|line| line.push('\n'));
+        lines
     }
 
     /// The scalability law over clients, by row: only of closed loops, as the others do what they are asked for.

@@ -3,7 +3,7 @@
 use super::noise;
 use crate::figure::{ms, percent};
 use crate::result::ResultFile;
-use crate::run::Outcome;
+use crate::run::{Outcome, Pace};
 use crate::stats::{Figure, Seconds};
 
 /// Above this share of its processors the generator is suspected to measure itself.
@@ -77,6 +77,7 @@ pub fn warnings(result: &ResultFile) -> Vec<String> {
             );
         }
         found.extend(outcome.errors.blemish());
+        found.extend(behind(result, outcome));
         let total = outcome.record.total();
         if total.failed as f64 > FAILED_SHARE_MAX * total.asked() as f64 {
             found.push(format!(
@@ -107,6 +108,13 @@ pub fn warnings(result: &ResultFile) -> Vec<String> {
         ));
     }
     found
+}
+
+/// The rate that was asked for was not reached.
+pub fn behind(result: &ResultFile, outcome: &Outcome) -> Option<String> {
+    let (Pace::Poisson(rate) | Pace::Constant(rate)) = result.plan.pace else { return None };
+    let why = outcome.record.total().behind()?;
+    Some(format!("the rate was not reached ({:.1} of {rate:.1} a second): {why}", outcome.rate()))
 }
 
 /// How far the medians of repeats are apart: the change that means nothing here.

@@ -111,8 +111,10 @@ fn figures(out: &mut String, result: &ResultFile) {
         Figure::Quantile(0.95),
         Figure::Quantile(0.99),
     ];
-    // Nothing is late, or skipped, without a limit.
-    figures.extend(result.plan.limit_ms.map(|_| Figure::Missed));
+    // Without a limit nothing is late, or skipped, but it may never have begun.
+    let is_limited = result.plan.limit_ms.is_some();
+    let has_backlog = || result.repeats.iter().any(|outcome| outcome.record.total().backlog > 0);
+    figures.extend((is_limited || has_backlog()).then_some(Figure::Missed));
     let floors = floors(result, &figures);
     let noise_head = if result.again.is_empty() { "" } else { "noise (A/A)" };
     put(out, format!("\nfigure        value      {:<24}  {noise_head}", "95 % interval").trim_end());
@@ -135,11 +137,11 @@ fn figures(out: &mut String, result: &ResultFile) {
 fn outcome_block(out: &mut String, outcome: &Outcome) {
     let total = outcome.record.total();
     table(out, outcome, &total);
-    let missed = percent(total.late + total.skipped, total.asked());
+    let missed = total.missed();
     put(
         out,
         &format!(
-            "late {}/{} ({:.3} %), skipped {} ({:.3} %), failed {} ({:.3} %), missed (late or skipped) {missed:.3} %, due and never begun {}",
+            "late {}/{} ({:.3} %), skipped {} ({:.3} %), failed {} ({:.3} %), missed (late, skipped or never begun) {missed:.3} %, due and never begun {}",
             total.late,
             total.processed,
             percent(total.late, total.processed),

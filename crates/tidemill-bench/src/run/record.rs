@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::figure::percent;
 use crate::histogram::Histogram;
 use crate::run::sample::{Kind, Sample};
 
 /// A run has at most this many intervals; a longer one has wider ones.
 const INTERVALS_MAX: usize = 600;
 const SECOND_NS: u64 = 1_000_000_000;
+/// When more of what was due was never begun, the run did not have its rate. A few are due in the last moments of any run.
+const BACKLOG_SHARE_MAX: f64 = 0.01;
 
 /// What one operation did, or all of them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -52,6 +55,8 @@ pub struct Slice {
     pub skipped: u64,
     #[serde(skip_serializing_if = "is_zero")]
     pub failed: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub backlog: u64,
     /// Responses of those that were due in it.
     #[serde(skip_serializing_if = "Histogram::is_empty")]
     pub response: Histogram,
@@ -59,7 +64,8 @@ pub struct Slice {
 
 impl Default for Slice {
     fn default() -> Self {
-        Self { processed: 0, late: 0, skipped: 0, failed: 0, response: Histogram::coarse() }
+        let response = Histogram::coarse();
+        Self { processed: 0, late: 0, skipped: 0, failed: 0, backlog: 0, response }
     }
 }
 
@@ -110,6 +116,23 @@ impl Tally {
     pub fn asked(&self) -> u64 {
         self.processed + self.skipped + self.failed
     }
+
+    /// All that were due.
+    pub fn due(&self) -> u64 {
+        self.asked() + self.backlog
+    }
+
+    /// Late, skipped or never begun among all that were due, percent.
+    pub fn missed(&self) -> f64 {
+        percent(self.late + self.skipped + self.backlog, self.due())
+    }
+
+    /// What to say when the rate was not reached: the figures are those of a lower one.
+    pub fn behind(&self) -> Option<String> {
+        let Tally { backlog, .. } = self;
+        let is_behind = *backlog as f64 > BACKLOG_SHARE_MAX * self.due() as f64;
+        is_behind.then(|| format!("{backlog} of {} operations that were due were never begun", self.due()))
+    }
 }
 
 impl Interval {
@@ -134,6 +157,7 @@ impl Slice {
         self.late += other.late;
         self.skipped += other.skipped;
         self.failed += other.failed;
+        self.backlog += other.backlog;
         self.response.merge(&other.response);
     }
 }
@@ -176,7 +200,10 @@ impl Recorder {
                 tally.skipped += 1;
                 interval.skipped += 1;
             }
-            Kind::Backlog => tally.backlog += 1,
+            Kind::Backlog => {
+                tally.backlog += 1;
+                interval.backlog += 1;
+            }
             Kind::Failed => {
                 tally.failed += 1;
                 interval.failed += 1;
@@ -260,6 +287,21 @@ mod tests {
         assert_eq!(total.response.max(), 51_000_000);
         assert_eq!(total.service.min(), 11_000_000);
         assert_eq!(total.lag.max(), 40_000_000);
+    }
+
+    /// In the figure of all, and in that of the interval.
+    #[test]
+    fn what_was_never_begun_is_missed() {
+        let mut recorder = Recorder::new(1, Duration::ZERO, None);
+        (0..99).for_each(|i| recorder.add(&sample(i, i, i + 1)));
+        let never = Sample { kind: Kind::Backlog, ..sample(999, 1000, 1000) };
+        recorder.add(&never);
+        assert_eq!((recorder.so_far().total().missed(), recorder.so_far().total().behind()), (1.0, None));
+        recorder.add(&never);
+        let record = recorder.finish();
+        assert_eq!((record.intervals[0].total().backlog, record.total().due()), (2, 101));
+        let told = record.total().behind();
+        assert_eq!(told.as_deref(), Some("2 of 101 operations that were due were never begun"));
     }
 
     #[test]

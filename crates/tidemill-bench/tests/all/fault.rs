@@ -213,3 +213,32 @@ fn conflicts_are_told_by_code() {
         ran.out
     );
 }
+
+/// Without a limit nothing is late or skipped, and half of what was due never began.
+#[test]
+fn a_rate_that_is_not_reached_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let slow = write(dir.path(), "slow.sql", "\\sleep 30 ms\n");
+    let run = [
+        "run", &slow, "--target", "noop:", "-R", "100", "-T", "2s", "--warmup", "0", "-P", "0", "-o",
+        "r.json",
+    ];
+    let ran = bench(dir.path(), &[&run[..], &["--threshold", "skipped = 0 and late = 0"]].concat());
+    assert_eq!(ran.code, 3, "{}{}", ran.out, ran.err);
+    for part in
+        ["MISSED: skipped = 0: it is ", "MISSED: late = 0: it is ", "WARNING: the rate was not reached ("]
+    {
+        assert!(ran.out.contains(part), "{part}: {}", ran.out);
+    }
+    let total = result(dir.path().join("r.json").to_str().unwrap()).repeats[0].record.total();
+    assert!(total.backlog > 50 && total.missed() > 25.0, "{} {}", total.backlog, total.missed());
+    let compared = bench(dir.path(), &["compare", "r.json", "r.json"]);
+    assert!(
+        compared.out.contains("NOT THE RATE THAT WAS ASKED FOR: r.json: the rate was"),
+        "{}",
+        compared.out
+    );
+    let sweep = ["sweep", &slow, "--target", "noop:", "--over", "rate=100", "-T", "1s", "--warmup", "0"];
+    let swept = bench(dir.path(), &sweep);
+    assert!(swept.out.contains("WARNING: rate=100: the rate was not reached"), "{}", swept.out);
+}
