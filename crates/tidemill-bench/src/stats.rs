@@ -5,7 +5,7 @@
 
 use crate::histogram::{COARSE_BITS, middle};
 use crate::random::Random;
-use crate::run::{Interval, Outcome, Slice};
+use crate::run::{Interval, Outcome, Slice, Tally};
 
 /// Resamples; the 2.5th and 97.5th percentile of this many are stable to a few percent of their distance.
 const RESAMPLES: usize = 400;
@@ -35,10 +35,19 @@ pub struct Estimate {
 
 /// The seconds of one or several repeats of a run.
 pub struct Seconds {
+    /// All that was seen, to the end; none for a stretch of a run. The figures are of this, and the seconds say how sure they are.
+    whole: Option<Whole>,
     seconds: Vec<Second>,
     width_s: f64,
     /// Of the histograms.
     bits: u32,
+}
+
+/// Repeats together.
+#[derive(Debug, Clone, Default)]
+struct Whole {
+    tally: Tally,
+    elapsed_s: f64,
 }
 
 /// An interval in the form in which it is quickly added up.
@@ -88,7 +97,7 @@ impl Sum {
             seen += count;
             seen >= wanted
         });
-        found.map_or(0.0, |index| middle(bits, index) as f64)
+        found.map_or(f64::NAN, |index| middle(bits, index) as f64)
     }
 }
 
@@ -106,10 +115,11 @@ impl Figure {
         self == Figure::Rate
     }
 
+    /// Times of nothing are no number.
     fn of(self, sum: &Sum, seconds: f64, bits: u32) -> f64 {
         match self {
             Figure::Rate => sum.processed as f64 / seconds,
-            Figure::Mean if sum.count == 0 => 0.0,
+            Figure::Mean if sum.count == 0 => f64::NAN,
             Figure::Mean => sum.sum_ns / sum.count as f64,
             Figure::Quantile(share) => sum.quantile(share, bits),
             Figure::Missed => {
@@ -118,28 +128,49 @@ impl Figure {
             }
         }
     }
+
+    fn of_whole(self, Whole { tally, elapsed_s }: &Whole) -> f64 {
+        match self {
+            Figure::Rate if *elapsed_s > 0.0 => tally.processed as f64 / elapsed_s,
+            Figure::Rate => 0.0,
+            Figure::Mean => tally.response.mean(),
+            Figure::Quantile(share) => tally.response.quantile(share) as f64,
+            Figure::Missed => tally.missed(),
+        }
+    }
 }
 
 impl Seconds {
     /// Of all operations together.
     pub fn of(repeats: &[Outcome]) -> Self {
-        Self::select(repeats, &Interval::total)
+        Self::select(repeats, &|outcome| outcome.record.total(), &Interval::total)
     }
 
     /// Of one operation, by its index.
     pub fn of_operation(repeats: &[Outcome], index: usize) -> Self {
-        Self::select(repeats, &|interval| interval.operations.get(index).cloned().unwrap_or_default())
+        let tally = |outcome: &Outcome| outcome.record.operations.get(index).cloned().unwrap_or_default();
+        let slice = |interval: &Interval| interval.operations.get(index).cloned().unwrap_or_default();
+        Self::select(repeats, &tally, &slice)
     }
 
-    fn select(repeats: &[Outcome], of: &dyn Fn(&Interval) -> Slice) -> Self {
+    fn select(
+        repeats: &[Outcome],
+        tally: &dyn Fn(&Outcome) -> Tally,
+        of: &dyn Fn(&Interval) -> Slice,
+    ) -> Self {
+        let mut all = Whole::default();
+        for outcome in repeats {
+            all.tally.merge(&tally(outcome));
+            all.elapsed_s += outcome.elapsed_s;
+        }
         let width = repeats.iter().map(|outcome| outcome.record.interval_ns).max().unwrap_or(1_000_000_000);
         let mut slices = Vec::new();
         for outcome in repeats.iter().filter(|outcome| outcome.record.interval_ns == width) {
-            // What ends after the end is in an interval that nothing was due in.
-            let whole = (outcome.elapsed_s * 1e9 / width as f64) as usize;
-            slices.extend(outcome.record.intervals.iter().take(whole.max(1)).map(of));
+            // What ends after the end is in an interval that nothing was due in, or is not over.
+            let over = (outcome.elapsed_s * 1e9 / width as f64) as usize;
+            slices.extend(outcome.record.intervals.iter().take(over).map(of));
         }
-        Self::new(&slices, width as f64 / 1e9)
+        Self { whole: Some(all), ..Self::new(&slices, width as f64 / 1e9) }
     }
 
     fn new(slices: &[Slice], width_s: f64) -> Self {
@@ -152,12 +183,21 @@ impl Seconds {
             sum_ns: slice.response.sum(),
             buckets: slice.response.entries().collect(),
         };
-        Self { seconds: slices.iter().map(second).collect(), width_s, bits: COARSE_BITS }
+        Self { whole: None, seconds: slices.iter().map(second).collect(), width_s, bits: COARSE_BITS }
     }
 
     /// Whether there are responses at all.
     pub fn is_asked(&self) -> bool {
-        self.seconds.iter().any(|second| !second.buckets.is_empty())
+        self.whole.as_ref().is_some_and(|whole| !whole.tally.response.is_empty())
+    }
+
+    /// 0 for times of nothing.
+    fn values(&self, figures: &[Figure]) -> Vec<f64> {
+        match &self.whole {
+            Some(whole) => figures.iter().map(|figure| figure.of_whole(whole)).collect(),
+            // The larger one of 0 and no number is 0.
+            None => self.figures(figures, None).into_iter().map(|value| value.max(0.0)).collect(),
+        }
     }
 
     /// The figures of all, or of one draw of blocks with replacement.
@@ -186,27 +226,39 @@ impl Seconds {
         if self.seconds.len() < INTERVALS_LEAST {
             return None;
         }
+        // The seconds have coarse histograms, and no part of the last one: what is drawn has the scale of the values.
+        let scale = |(value, drawn_of): (f64, f64)| {
+            let ratio = value / drawn_of;
+            if ratio.is_finite() && ratio > 0.0 { ratio } else { 1.0 }
+        };
+        let scales: Vec<f64> =
+            self.values(figures).into_iter().zip(self.figures(figures, None)).map(scale).collect();
         let mut random = Random::new(seed);
-        Some((0..RESAMPLES).map(|_| self.figures(figures, Some(&mut random))).collect())
+        let mut draw = || {
+            let drawn = self.figures(figures, Some(&mut random));
+            drawn.into_iter().zip(&scales).map(|(value, scale)| value * scale).collect()
+        };
+        Some((0..RESAMPLES).map(|_| draw()).collect())
     }
 
     pub fn estimates(&self, figures: &[Figure]) -> Vec<Estimate> {
-        let values = self.figures(figures, None);
         let draws = self.draws(figures, 1);
-        let interval =
-            |i: usize| draws.as_ref().map(|draws| middle_95(draws.iter().map(|draw| draw[i]).collect()));
-        values.into_iter().enumerate().map(|(i, value)| Estimate { value, interval: interval(i) }).collect()
+        let estimate = |(i, value)| {
+            let drawn = |draws: &Vec<Vec<f64>>| draws.iter().map(|draw| draw[i]).collect();
+            Estimate::new(value, draws.as_ref().map(drawn))
+        };
+        self.values(figures).into_iter().enumerate().map(estimate).collect()
     }
 
     /// The ratio of `self` to `base`, figure by figure.
     pub fn ratios(&self, base: &Seconds, figures: &[Figure]) -> Vec<Estimate> {
-        let (new, old) = (self.figures(figures, None), base.figures(figures, None));
+        let (new, old) = (self.values(figures), base.values(figures));
         let draws = self.draws(figures, 2).zip(base.draws(figures, 3));
         let ratio = |i: usize| {
-            let interval = draws.as_ref().map(|(new, old)| {
-                middle_95(new.iter().zip(old).map(|(new, old)| quotient(new[i], old[i])).collect())
-            });
-            Estimate { value: quotient(new[i], old[i]), interval }
+            let drawn = draws
+                .as_ref()
+                .map(|(new, old)| new.iter().zip(old).map(|(new, old)| quotient(new[i], old[i])).collect());
+            Estimate::new(quotient(new[i], old[i]), drawn)
         };
         (0..figures.len()).map(ratio).collect()
     }
@@ -218,7 +270,7 @@ impl Seconds {
         if third < INTERVALS_LEAST {
             return None;
         }
-        let part = |seconds: &[Second]| Seconds { seconds: seconds.to_vec(), ..*self };
+        let part = |seconds: &[Second]| Seconds { whole: None, seconds: seconds.to_vec(), ..*self };
         let ratio =
             part(&self.seconds[n - third..]).ratios(&part(&self.seconds[..third]), &[Figure::Mean])[0];
         let (low, high) = ratio.interval?;
@@ -236,10 +288,18 @@ fn quotient(new: f64, old: f64) -> f64 {
     }
 }
 
-fn middle_95(mut values: Vec<f64>) -> (f64, f64) {
-    values.sort_by(f64::total_cmp);
-    let at = |share: f64| values[((values.len() - 1) as f64 * share).round() as usize];
-    (at(0.025), at(0.975))
+impl Estimate {
+    /// The middle 95 percent of what was drawn, and the value. Draws of seconds without a response say nothing of times; when
+    /// most are, nothing is known.
+    fn new(value: f64, drawn: Option<Vec<f64>>) -> Estimate {
+        let told = drawn.map(|drawn| drawn.into_iter().filter(|value| !value.is_nan()).collect::<Vec<_>>());
+        let interval = told.filter(|drawn| drawn.len() > RESAMPLES / 2).map(|mut drawn| {
+            drawn.sort_by(f64::total_cmp);
+            let at = |share: f64| drawn[((drawn.len() - 1) as f64 * share).round() as usize];
+            (at(0.025).min(value), at(0.975).max(value))
+        });
+        Estimate { value, interval }
+    }
 }
 
 #[cfg(test)]
@@ -285,6 +345,49 @@ mod tests {
         }
         // Two of 40 are expected: the rate is the same in all.
         assert!(alarms <= 7, "{alarms}");
+    }
+
+    /// A run of 7.5 seconds: rates are of all of it, percentiles of the fine histogram, and inside of their intervals.
+    #[test]
+    fn figures_are_of_the_whole_run() {
+        let figures = [Figure::Rate, Figure::Mean, Figure::Quantile(0.95), Figure::Quantile(0.99)];
+        for seed in 0..50 {
+            let mut random = Random::new(seed);
+            let mut outcome = Outcome { elapsed_s: 7.5, ..Outcome::default() };
+            let mut tally = Tally { processed: 80, ..Tally::default() };
+            for _ in 0..8 {
+                let mut slice = Slice { processed: 10, ..Slice::default() };
+                let times: Vec<u64> = (0..10).map(|_| (random.exponential() * 1e6) as u64).collect();
+                times.iter().for_each(|time| slice.response.record(*time));
+                times.iter().for_each(|time| tally.response.record(*time));
+                outcome.record.intervals.push(Interval { operations: vec![slice] });
+            }
+            let p99 = tally.response.quantile(0.99) as f64;
+            (outcome.record.interval_ns, outcome.record.operations) = (1_000_000_000, vec![tally]);
+            let estimates = Seconds::of(std::slice::from_ref(&outcome)).estimates(&figures);
+            assert_eq!((estimates[0].value, estimates[3].value), (80.0 / 7.5, p99));
+            for Estimate { value, interval } in estimates {
+                let (low, high) = interval.unwrap();
+                assert!((low..=high).contains(&value), "seed {seed}: {value} {low} {high}");
+            }
+            outcome.elapsed_s = 0.5;
+            let rate = Seconds::of(&[outcome]).estimates(&[Figure::Rate])[0];
+            assert_eq!(rate, Estimate { value: 160.0, interval: None });
+        }
+    }
+
+    /// An operation that few seconds have.
+    #[test]
+    fn empty_seconds_have_no_times() {
+        let mut data = slices(30, 1, 1e6);
+        data.iter_mut()
+            .enumerate()
+            .filter(|(i, _)| i % 10 > 0)
+            .for_each(|(_, slice)| *slice = Slice::default());
+        let estimate = seconds(&data).estimates(&[Figure::Mean])[0];
+        assert!(estimate.interval.unwrap().0 > 5e5, "{estimate:?}");
+        let none = seconds(&vec![Slice::default(); 30]).estimates(&[Figure::Mean, Figure::Rate]);
+        assert_eq!((none[0].value, none[0].interval, none[1].interval), (0.0, None, Some((0.0, 0.0))));
     }
 
     #[test]

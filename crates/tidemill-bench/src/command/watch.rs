@@ -24,7 +24,7 @@ impl Watch {
         match (every_s, std::io::stderr().is_terminal()) {
             (0, _) => Watch::Nothing,
             (_, true) => Watch::Screen(Screen::new(suite, plan, target)),
-            (every_s, false) => Watch::Lines(Lines::new(every_s, plan.pace)),
+            (every_s, false) => Watch::Lines(Lines::new(every_s, plan)),
         }
     }
 
@@ -49,9 +49,10 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    fn new(every_s: u64, pace: Pace) -> Self {
-        let is_open_loop = pace != Pace::Closed;
-        let (last, last_at, told) = (Tally::default(), Duration::ZERO, BTreeSet::new());
+    fn new(every_s: u64, plan: &Plan) -> Self {
+        let is_open_loop = plan.pace != Pace::Closed;
+        // Nothing is counted before.
+        let (last, last_at, told) = (Tally::default(), plan.warmup, BTreeSet::new());
         Self { every_s, next_s: every_s, last, last_at, is_open_loop, told }
     }
 
@@ -66,12 +67,16 @@ impl Lines {
 
     fn show(&mut self, progress: &Progress<'_>) {
         self.tell_errors(progress);
+        self.line(progress).into_iter().for_each(|line| eprintln!("{line}"));
+    }
+
+    fn line(&mut self, progress: &Progress<'_>) -> Option<String> {
         if progress.at.as_secs() < self.next_s {
-            return;
+            return None;
         }
         self.next_s = (progress.at.as_secs() / self.every_s + 1) * self.every_s;
         let total = progress.record.total();
-        let seconds = (progress.at - self.last_at).as_secs_f64();
+        let seconds = progress.at.saturating_sub(self.last_at).as_secs_f64().max(0.001);
         let count = (total.processed - self.last.processed) as f64;
         let mean = |sum: f64| if count == 0.0 { 0.0 } else { sum / count };
         let mut line = match progress.is_warmup {
@@ -95,11 +100,45 @@ impl Lines {
         if !progress.is_warmup {
             line += &format!("; p50 {} p99 {} ms so far", quantile(&total, 0.5), quantile(&total, 0.99));
         }
-        eprintln!("{line}");
-        (self.last, self.last_at) = (total, progress.at);
+        (self.last, self.last_at) = (total, progress.at.max(self.last_at));
+        Some(line)
     }
 }
 
 fn quantile(total: &Tally, share: f64) -> String {
     ms(total.response.quantile(share) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::{Failures, Record};
+
+    /// Two seconds of warm-up, 20 operations a second.
+    #[test]
+    fn rates_are_those_after_the_warmup() {
+        let plan = Plan {
+            clients: 1,
+            threads: None,
+            pace: Pace::Closed,
+            limit: None,
+            warmup: Duration::from_secs(2),
+            time: Duration::from_secs(10),
+            operations_max: None,
+            seed: 1,
+        };
+        let mut lines = Lines::new(1, &plan);
+        let mut at = |ms: u64| {
+            let at = Duration::from_millis(ms);
+            let processed = at.saturating_sub(plan.warmup).as_millis() as u64 / 50;
+            let record =
+                Record { operations: vec![Tally { processed, ..Tally::default() }], ..Record::default() };
+            let (is_warmup, errors) = (at < plan.warmup, &Failures::default());
+            lines.line(&Progress { at, is_warmup, operations: &[], record: &record, errors, samples: &[] })
+        };
+        assert_eq!(at(1_500).as_deref(), Some("warm-up: 1.5 s"));
+        assert_eq!(at(1_900), None);
+        assert!(at(2_500).unwrap().starts_with("progress: 2.5 s, 20.0 tps"));
+        assert!(at(3_000).unwrap().starts_with("progress: 3.0 s, 20.0 tps"));
+    }
 }
