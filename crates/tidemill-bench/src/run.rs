@@ -60,7 +60,8 @@ pub trait Client {
     /// Does what `next` chose: timed. A retryable error counts as failed and the client goes on; any other ends the client.
     fn perform(&mut self) -> Result<()>;
 
-    /// Figures of the workload's own, added up over clients: ("links found", 12).
+    /// Figures of the workload's own, added up over clients: ("links found", 12). They only grow, so that those of the
+    /// warm-up can be taken off.
     fn counters(&self) -> Vec<(String, u64)> {
         Vec::new()
     }
@@ -99,6 +100,9 @@ pub struct Plan {
     pub seed: u64,
 }
 
+/// The time of a run that ends by its operations alone: three years.
+pub const TIME_MAX: Duration = Duration::from_secs(100_000_000);
+
 /// When operations are due.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Pace {
@@ -130,7 +134,7 @@ pub struct Outcome {
     pub threads: usize,
     /// The workload's own figures, of all clients together.
     pub counters: BTreeMap<String, u64>,
-    /// Steps of the operations, all clients together, the warm-up included.
+    /// Steps of the operations, all clients together.
     pub parts: Vec<Part>,
 }
 

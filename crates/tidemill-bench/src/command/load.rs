@@ -1,10 +1,12 @@
 //! Options that verbs share: which database, which suite, how much of it.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::figure::duration;
-use crate::run::{Pace, Plan};
+use crate::run::{Pace, Plan, TIME_MAX};
 use crate::script::{Mode, Script, Scripts, Variables};
 use crate::suite::{self, Check, Context, Parameter, Suite};
 use crate::target::Target;
@@ -72,12 +74,12 @@ pub(super) struct Load {
     /// How long is measured [default: 60s].
     #[arg(short = 'T', long, value_name = "DURATION")]
     time: Option<String>,
-    /// Run before that, and not counted [default: a tenth of the time, 5s at most].
+    /// Run before that, and not counted [default: a tenth of the time, 5s at most; none with -t].
     #[arg(long, value_name = "DURATION")]
     warmup: Option<String>,
-    /// End earlier, after this many operations of each client.
+    /// End after this many operations of each client; without --warmup there is none then, and without --time no end before.
     #[arg(short = 't', long = "operations", value_name = "N")]
-    operations_max: Option<u64>,
+    operations_max: Option<NonZeroU64>,
     /// How scripts are sent.
     #[arg(short = 'M', long, value_enum)]
     mode: Option<Mode>,
@@ -149,11 +151,21 @@ impl Load {
         context.mode = self.mode.unwrap_or(context.mode);
         let given =
             |given: &Option<String>, default: &Option<String>| given.clone().or_else(|| default.clone());
-        let time = given(&self.time, &defaults.time).unwrap_or_else(|| TIME_DEFAULT.to_owned());
-        let time = duration(&time)?;
+        let is_counted = self.operations_max.is_some();
+        let time = match (&self.time, &defaults.time) {
+            (Some(text), _) => duration(text)?,
+            // As many as were asked for, however long it takes.
+            (None, _) if is_counted => TIME_MAX,
+            (None, default) => duration(default.as_deref().unwrap_or(TIME_DEFAULT))?,
+        };
+        if time.is_zero() {
+            return Err(Error::usage("a run of no time measures nothing: --time must be above 0"));
+        }
         let warmup = match given(&self.warmup, &defaults.warmup) {
             Some(text) => duration(&text)?,
-            None => std::time::Duration::from_secs_f64((time.as_secs_f64() * WARMUP_SHARE).min(WARMUP_MAX_S)),
+            // N operations are N, as with pgbench.
+            None if is_counted => Duration::ZERO,
+            None => Duration::from_secs_f64((time.as_secs_f64() * WARMUP_SHARE).min(WARMUP_MAX_S)),
         };
         let limit = given(&self.limit, &defaults.limit).map(|text| duration(&text)).transpose()?;
         let plan = Plan {
@@ -163,7 +175,7 @@ impl Load {
             limit,
             warmup,
             time,
-            operations_max: self.operations_max,
+            operations_max: self.operations_max.map(NonZeroU64::get),
             seed: context.seed,
         };
         Ok(Experiment { suite, context, plan })

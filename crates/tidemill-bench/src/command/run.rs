@@ -1,5 +1,6 @@
 //! `run` and `report`.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,8 +28,8 @@ pub(super) struct Run {
     #[command(flatten)]
     load: Load,
     /// Run this often; the spread tells the noise of the machine.
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    repeats: usize,
+    #[arg(long, default_value = "1", value_name = "N")]
+    repeats: NonZeroUsize,
     /// Run everything twice, by turns, and tell how far the two are apart: the noise floor of this machine (A/A).
     #[arg(long)]
     aa: bool,
@@ -53,7 +54,7 @@ impl Run {
             self.threshold.iter().map(|text| Threshold::parse(text)).collect::<Result<Vec<_>>>()?;
         interrupt::listen().map_err(|error| Error::usage(error.to_string()))?;
         let mut result =
-            experiment.measure(Repeats { count: self.repeats, is_aa: self.aa }, self.progress)?;
+            experiment.measure(Repeats { count: self.repeats.get(), is_aa: self.aa }, self.progress)?;
         result.settings = self.load.place.settings.iter().cloned().collect();
         let path = self.output.unwrap_or_else(|| default_path(&result));
         result.write(&path)?;
@@ -127,7 +128,7 @@ impl Experiment {
     fn repeat(&self, repeats: Repeats, progress_s: u64, result: &mut ResultFile) -> Result<()> {
         let Experiment { suite, context, plan } = self;
         let workload = suite.workload(context)?;
-        for repeat in 0..repeats.count.max(1) {
+        for repeat in 0..repeats.count {
             let plan = Plan { seed: plan.seed.wrapping_add(repeat as u64), ..plan.clone() };
             let kept = [Some(&mut result.repeats), repeats.is_aa.then_some(&mut result.again)];
             for kept in kept.into_iter().flatten() {

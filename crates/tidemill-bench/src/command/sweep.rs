@@ -1,5 +1,6 @@
 //! `sweep`: every combination of some values.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use super::exit;
@@ -25,8 +26,8 @@ pub(super) struct Sweep {
     /// Make the tables anew before each run, for parameters that change them.
     #[arg(long)]
     prepare: bool,
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    repeats: usize,
+    #[arg(long, default_value = "1", value_name = "N")]
+    repeats: NonZeroUsize,
     /// Where the results are kept [default: bench-results/sweep-SUITE-TIME].
     #[arg(short, long, value_name = "FOLDER")]
     output: Option<PathBuf>,
@@ -55,7 +56,7 @@ impl Sweep {
                 experiment.suite.prepare(&experiment.context)?;
             }
             let mut result =
-                experiment.measure(Repeats { count: self.repeats, is_aa: false }, self.progress)?;
+                experiment.measure(Repeats { count: self.repeats.get(), is_aa: false }, self.progress)?;
             result.settings = load.place.settings.iter().cloned().collect();
             result.point.clone_from(point);
             eprintln!("{} of {}: {}", i + 1, points.len(), described(&result));

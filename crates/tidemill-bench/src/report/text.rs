@@ -5,7 +5,7 @@ use super::remark::{remarks, warnings};
 use crate::figure::{ms, percent};
 use crate::histogram::Histogram;
 use crate::result::{PlanRecord, ResultFile};
-use crate::run::{Outcome, Pace, Tally};
+use crate::run::{Outcome, Pace, TIME_MAX, Tally};
 use crate::stats::{Estimate, Figure, Seconds};
 
 pub fn report(result: &ResultFile) -> String {
@@ -71,7 +71,11 @@ pub fn pace(plan: &PlanRecord) -> String {
         }
     };
     let limit = plan.limit_ms.map(|ms| format!(", limit {ms} ms")).unwrap_or_default();
-    format!("{pace}{limit}; {} clients; {} s after {} s of warm-up", plan.clients, plan.time_s, plan.warmup_s)
+    let operations = plan.operations_max.map(|count| format!("{count} operations of each"));
+    let time = (plan.time_s < TIME_MAX.as_secs_f64()).then(|| format!("{} s", plan.time_s));
+    let length: Vec<String> = operations.into_iter().chain(time).collect();
+    let length = length.join(", at most ");
+    format!("{pace}{limit}; {} clients; {length} after {} s of warm-up", plan.clients, plan.warmup_s)
 }
 
 pub fn first_line(text: &str) -> &str {

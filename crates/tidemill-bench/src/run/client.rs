@@ -9,6 +9,7 @@ use crate::fiber;
 use crate::run::failure::Failures;
 use crate::run::sample::{Kind, Sample};
 use crate::run::schedule::Schedule;
+use crate::run::worker::{Ended, Own};
 use crate::run::{Client, Pace, Plan};
 
 /// How often somebody who waits looks whether the run goes on, or begins.
@@ -78,12 +79,27 @@ impl Course {
     }
 }
 
-/// Runs until the end; an error is why this client ended before.
+/// Runs until the end; an error is why this client ended before. Its own figures are without the warm-up.
 pub(crate) fn drive(
     client: &mut dyn Client,
     course: &Course,
     start: Instant,
     push: &dyn Fn(Sample),
+) -> Ended {
+    let mut before = None;
+    let error = operate(client, course, start, push, &mut before).err();
+    let own = Own::of(client);
+    let before = before.unwrap_or_else(|| own.clone());
+    Ended { error, own: own.since(&before) }
+}
+
+/// `before` gets the client's own figures at the end of the warm-up.
+fn operate(
+    client: &mut dyn Client,
+    course: &Course,
+    start: Instant,
+    push: &dyn Fn(Sample),
+    before: &mut Option<Own>,
 ) -> Result<()> {
     let now = || start.elapsed().as_nanos() as u64;
     let mut left = course.plan.operations_max.unwrap_or(u64::MAX);
@@ -101,7 +117,10 @@ pub(crate) fn drive(
             break;
         }
         // Those of the warm-up do not count.
-        left -= u64::from(course.is_recorded(due_ns));
+        if course.is_recorded(due_ns) {
+            left -= 1;
+            before.get_or_insert_with(|| Own::of(client));
+        }
         let kind = match client.perform() {
             Ok(()) => Kind::Done,
             // As pgbench has it, the operation that ended its client is none that failed: what became of it is not known.

@@ -86,8 +86,8 @@ fn elapsed_s(outcome: &Outcome, course: &Course) -> f64 {
 fn ended(mut outcome: Outcome, ends: Vec<Ended>, cut_off: Option<String>) -> Outcome {
     let mut first = None;
     for ended in ends {
-        add_parts(&mut outcome.parts, ended.parts);
-        for (name, count) in ended.counters {
+        add_parts(&mut outcome.parts, ended.own.parts);
+        for (name, count) in ended.own.counters {
             *outcome.counters.entry(name).or_insert(0) += count;
         }
         if let Some(error) = ended.error {

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::fiber::run_together;
 use crate::run::client::{Course, drive};
 use crate::run::sample::{Inbox, Outbox, Sample};
-use crate::run::{Part, Seat, Workload};
+use crate::run::{Client, Part, Seat, Workload};
 
 /// The fewer threads, the more answers one look at the sockets finds; at 10 µs an operation one drives 100,000 a second.
 const CLIENTS_A_THREAD: usize = 16;
@@ -27,13 +27,38 @@ pub(crate) enum Told {
 
 pub(crate) struct Ended {
     pub error: Option<Error>,
-    pub counters: Vec<(String, u64)>,
-    pub parts: Vec<Part>,
+    pub own: Own,
 }
 
 impl Ended {
     pub fn early(error: Option<Error>) -> Ended {
-        Ended { error, counters: Vec::new(), parts: Vec::new() }
+        Ended { error, own: Own::default() }
+    }
+}
+
+/// The workload's own figures of one client.
+#[derive(Clone, Default)]
+pub(crate) struct Own {
+    pub counters: Vec<(String, u64)>,
+    pub parts: Vec<Part>,
+}
+
+impl Own {
+    pub fn of(client: &dyn Client) -> Own {
+        Own { counters: client.counters(), parts: client.parts() }
+    }
+
+    /// What came after `before`. Some counters may have come later.
+    pub fn since(mut self, before: &Own) -> Own {
+        for (name, count) in &mut self.counters {
+            let was = before.counters.iter().find(|(other, _)| other == name);
+            *count -= was.map_or(0, |(_, count)| *count);
+        }
+        for (part, was) in self.parts.iter_mut().zip(&before.parts) {
+            part.count -= was.count;
+            part.total_ns -= was.total_ns;
+        }
+        self
     }
 }
 
@@ -105,10 +130,9 @@ impl Worker {
         };
         let _ = self.tell.send(Told::Ready);
         let Some(start) = self.course.gate.pass() else { return Ended::early(None) };
-        let result = drive(client.as_mut(), &self.course, start, &|sample| {
+        drive(client.as_mut(), &self.course, start, &|sample| {
             outbox.push(Sample { client: index as u32, ..sample });
-        });
-        Ended { error: result.err(), counters: client.counters(), parts: client.parts() }
+        })
     }
 }
 

@@ -121,6 +121,7 @@ fn bad_input_is_told() {
             1,
             "is no duration",
         ),
+        (&[&script, "--target", "noop:", "--closed", "--time", "0"], 1, "--time must be above 0"),
         (&[&wrong, "--target", "noop:", "--closed"], 1, "wrong.sql:2: invalid command \"\\sett\""),
         (
             &["repotring", "--target", "noop:", "--closed"],
@@ -131,6 +132,10 @@ fn bad_input_is_told() {
         let ran = run(arguments);
         assert_eq!(ran.code, code, "{arguments:?}: {}{}", ran.out, ran.err);
         assert!(ran.err.contains(message), "{arguments:?}: {}", ran.err);
+    }
+    for option in ["--repeats", "-t"] {
+        let ran = run(&[&script, "--target", "noop:", "--closed", option, "0"]);
+        assert!(ran.code != 0 && ran.err.contains("non-zero"), "{option}: {}", ran.err);
     }
 }
 

@@ -363,3 +363,27 @@ fn streams_are_counted() {
         }
     }
 }
+
+/// As with pgbench, N operations are N; and what is told of a run is told without its warm-up.
+#[test]
+fn operations_are_those_that_were_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", dir.path().join("n.db").display());
+    let target = tidemill_bench::target::Target::open(&url).unwrap();
+    let mut connection = target.connect().unwrap();
+    connection.execute("create table t (n int)").unwrap();
+    let script = write(dir.path(), "two.sql", "insert into t values (1);\n\\sleep 1 ms\n");
+    let run = |more: &[&str]| {
+        let fixed = ["run", &script, "--target", &url, "-P", "0", "-o", "r.json"];
+        let ran = bench(dir.path(), &[&fixed[..], more].concat());
+        assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+        let outcome = result(dir.path().join("r.json").to_str().unwrap()).repeats.remove(0);
+        (outcome.record.total().processed, outcome.parts.iter().map(|part| part.count).collect::<Vec<_>>())
+    };
+    assert_eq!(run(&["--closed", "-t", "3"]), (3, vec![3, 3]));
+    assert_eq!(connection.query_int("select count(*) from t").unwrap(), 3);
+    let (processed, steps) = run(&["-R", "50", "-T", "1s", "--warmup", "1s"]);
+    assert_eq!(steps, [processed; 2]);
+    let all = connection.query_int("select count(*) from t").unwrap() as u64;
+    assert!(all > 3 + processed, "the warm-up was there: {all} {processed}");
+}

@@ -21,6 +21,8 @@ pub struct Screen {
     heading: String,
     warmup: Duration,
     time: Duration,
+    /// Of all clients together, which end the run before its time.
+    operations_max: Option<u64>,
     drawn_lines: usize,
     next_at: Duration,
     /// When it was drawn last, and the CPU that was used by then, s.
@@ -38,6 +40,7 @@ impl Screen {
             heading: format!("{suite} on {}: {} clients, {pace}", target.url(), plan.clients),
             warmup: plan.warmup,
             time: plan.time,
+            operations_max: plan.operations_max.map(|each| each.saturating_mul(plan.clients as u64)),
             drawn_lines: 0,
             next_at: Duration::ZERO,
             last: (Duration::ZERO, cpu_seconds()),
@@ -95,14 +98,19 @@ impl Screen {
     fn bar(&self, progress: &Progress<'_>) -> String {
         let whole = (self.warmup + self.time).as_secs_f64().max(0.001);
         let at = progress.at.as_secs_f64();
-        let full = ((at / whole).min(1.0) * BAR as f64) as usize;
+        let done = self.operations_max.map(|most| (progress.record.total().asked(), most));
+        let share = done.map_or(0.0, |(done, most)| done as f64 / most as f64).max(at / whole);
+        let full = (share.min(1.0) * BAR as f64) as usize;
         let bar: String = (0..BAR).map(|i| if i < full { '█' } else { '░' }).collect();
         let phase = match (progress.is_warmup, at > whole) {
             (true, _) => "warming up, not counted",
             (false, false) => "measuring",
             (false, true) => "waiting for the last answers",
         };
-        format!("{bar} {:.0} s of {whole:.0} s, {phase}", at.min(whole))
+        match done {
+            Some((done, most)) => format!("{bar} {done} of {most} operations, {at:.0} s, {phase}"),
+            None => format!("{bar} {:.0} s of {whole:.0} s, {phase}", at.min(whole)),
+        }
     }
 
     fn generator(&mut self, at: Duration) -> String {
@@ -230,6 +238,12 @@ mod tests {
             lines[7]
         );
         assert!(!lines.iter().any(|line| line.contains("never asked")));
+        let counted = Plan { operations_max: Some(100), ..plan };
+        let bar = Screen::new("orders", &counted, &target).bar(&progress);
+        assert_eq!(
+            bar,
+            format!("{}{} 200 of 400 operations, 5 s, measuring", "█".repeat(20), "░".repeat(20))
+        );
         let error = "error 40001: 1 operations failed; the first: could not serialize access (40001)";
         assert_eq!(lines[9], error);
     }

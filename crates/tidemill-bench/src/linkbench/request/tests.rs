@@ -149,6 +149,9 @@ fn requests_of_the_warmup_do_not_count() {
     let shards = Shards::new(&settings.properties, server.target().dialect()).unwrap();
     let outcome = outcome(requests(&server, &settings, &shards), &server);
     assert_eq!(processed(&outcome), 2_000);
+    // Nor do its counters: as many lists as were counted.
+    let index = Operation::NAMES.iter().position(|name| *name == "GET_LINKS_LIST").unwrap();
+    assert_eq!(outcome.counters["lists"], outcome.record.operations[index].processed);
 }
 
 #[test]
