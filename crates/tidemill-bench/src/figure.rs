@@ -7,12 +7,27 @@ use crate::error::{Error, Result};
 const UNITS: [(&str, f64); 6] =
     [("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0)];
 
-/// `500ms`, `1.5s`, `2m`, `1h`; a number alone is seconds.
+/// `500ms`, `1.5s`, `2m`, `1h`; a number alone is seconds, as for pgbench's `-T`.
 pub fn duration(text: &str) -> Result<Duration> {
+    parsed(text, Some(1.0))
+}
+
+/// The same, but a number alone is milliseconds, as for pgbench's `-L`.
+pub fn duration_or_ms(text: &str) -> Result<Duration> {
+    parsed(text, Some(1e-3))
+}
+
+/// The same, where a number alone could be meant either way.
+pub fn duration_with_unit(text: &str) -> Result<Duration> {
+    parsed(text, None)
+}
+
+/// `alone`: the unit of a number alone, s.
+fn parsed(text: &str, alone: Option<f64>) -> Result<Duration> {
     let at = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
     let (number, unit) = (text[..at].trim(), text[at..].trim());
     let seconds = match unit {
-        "" => Some(1.0),
+        "" => alone,
         "m" => Some(60.0),
         "h" => Some(3600.0),
         unit => UNITS.iter().find(|(name, _)| *name == unit).map(|(_, seconds)| *seconds),
@@ -20,6 +35,9 @@ pub fn duration(text: &str) -> Result<Duration> {
     let number: Option<f64> = number.parse().ok().filter(|n| *n >= 0.0 && *n < 1e9);
     match (number, seconds) {
         (Some(number), Some(seconds)) => Ok(Duration::from_secs_f64(number * seconds)),
+        (Some(_), None) if unit.is_empty() => {
+            Err(Error::usage(format!("\"{text}\" has no unit: say {text}ms or {text}s")))
+        }
         _ => Err(Error::usage(format!("\"{text}\" is no duration (for example 250us, 500ms, 60s, 5m, 1h)"))),
     }
 }
@@ -71,6 +89,11 @@ mod tests {
         {
             assert_eq!(duration(text).unwrap().as_secs_f64() * 1e3, ms, "{text}");
         }
+        assert_eq!(duration_or_ms("100").unwrap(), Duration::from_millis(100));
+        assert_eq!(duration_or_ms("0.5s").unwrap(), Duration::from_millis(500));
+        let error = duration_with_unit("5").unwrap_err().to_string();
+        assert_eq!(error, "\"5\" has no unit: say 5ms or 5s");
+        assert_eq!(duration_with_unit("5us").unwrap(), Duration::from_micros(5));
         for text in ["", "x", "-1s", "5 parsecs", "1e99s"] {
             assert!(duration(text).is_err(), "{text}");
         }

@@ -1,7 +1,7 @@
 //! Conditions that a result must meet: `p99 < 50ms and skipped = 0`.
 
 use crate::error::{Error, Result};
-use crate::figure::{duration, percent};
+use crate::figure::{duration_with_unit, nearest, percent};
 use crate::run::{Outcome, Tally};
 
 /// Conditions that must all be met.
@@ -61,6 +61,11 @@ impl Threshold {
         Ok(Threshold(conditions))
     }
 
+    /// Before a run: are the operations that it names among those that there are?
+    pub fn check(&self, operations: &[String]) -> Result<()> {
+        self.0.iter().try_for_each(|condition| condition.index(operations).map(drop))
+    }
+
     /// The conditions that are not met, with what was found.
     pub fn missed(&self, outcome: &Outcome) -> Result<Vec<String>> {
         let mut missed = Vec::new();
@@ -95,7 +100,9 @@ impl Condition {
         let measure = Measure::parse(name).ok_or_else(|| wrong("that figure is not known"))?;
         let right = right.trim();
         let bound = match measure {
-            Measure::Quantile(_) | Measure::Mean | Measure::Max => duration(right)?.as_nanos() as f64,
+            Measure::Quantile(_) | Measure::Mean | Measure::Max => {
+                duration_with_unit(right)?.as_nanos() as f64
+            }
             _ => {
                 let number = right.trim_end_matches(['%', ' ']).trim_end_matches("/s");
                 number.parse().map_err(|_| wrong("the bound is no number"))?
@@ -106,18 +113,25 @@ impl Condition {
 
     fn found(&self, outcome: &Outcome) -> Result<f64> {
         let total;
-        let tally = match &self.operation {
+        let tally = match self.index(&outcome.operations)? {
             None => {
                 total = outcome.record.total();
                 &total
             }
-            Some(name) => {
-                let index = outcome.operations.iter().position(|operation| operation == name);
-                let index = index.ok_or_else(|| Error::usage(format!("there is no operation \"{name}\"")))?;
-                &outcome.record.operations[index]
-            }
+            Some(index) => &outcome.record.operations[index],
         };
         Ok(self.measure.of(tally, outcome.elapsed_s))
+    }
+
+    /// Of its operation; none for all together.
+    fn index(&self, operations: &[String]) -> Result<Option<usize>> {
+        let Some(name) = &self.operation else { return Ok(None) };
+        let index = operations.iter().position(|operation| operation == name);
+        index.map(Some).ok_or_else(|| {
+            let near = nearest(name, operations.iter().map(String::as_str));
+            let hint = near.map(|near| format!("; did you mean \"{near}\"?")).unwrap_or_default();
+            Error::usage(format!("\"{}\": there is no operation \"{name}\"{hint}", self.text))
+        })
     }
 }
 
@@ -215,6 +229,15 @@ mod tests {
             let error = Threshold::parse(text).unwrap_err().to_string();
             assert!(error.contains(what), "{error}");
         }
-        assert!(Threshold::parse("p99 < 5").is_ok());
+        let error = Threshold::parse("p99 < 5").unwrap_err().to_string();
+        assert!(error.contains("\"5\" has no unit: say 5ms or 5s"), "{error}");
+    }
+
+    #[test]
+    fn an_operation_that_is_not_there_is_told() {
+        let threshold = Threshold::parse("p99 < 1s and nwe.p99 < 5ms").unwrap();
+        let error = threshold.check(&["new".to_owned(), "old".to_owned()]).unwrap_err().to_string();
+        assert_eq!(error, "\"nwe.p99 < 5ms\": there is no operation \"nwe\"; did you mean \"new\"?");
+        assert!(threshold.check(&["nwe".to_owned()]).is_ok());
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::figure::duration;
+use crate::figure::{duration, duration_or_ms, duration_with_unit};
 use crate::run::{Pace, Plan, TIME_MAX};
 use crate::script::{Mode, Script, Scripts, Variables};
 use crate::suite::{self, Check, Context, Parameter, Suite};
@@ -68,10 +68,10 @@ pub(super) struct Load {
     /// As fast as it goes: the next operation when the one before has ended.
     #[arg(long, conflicts_with = "rate")]
     closed: bool,
-    /// Longer responses are late; what is late before it begins is skipped.
+    /// Longer responses are late; what is late before it begins is skipped. A number alone is milliseconds, as for pgbench.
     #[arg(short = 'L', long, value_name = "DURATION")]
     limit: Option<String>,
-    /// How long is measured [default: 60s].
+    /// How long is measured; a number alone is seconds [default: 60s].
     #[arg(short = 'T', long, value_name = "DURATION")]
     time: Option<String>,
     /// Run before that, and not counted [default: a tenth of the time, 5s at most; none with -t].
@@ -149,8 +149,6 @@ impl Load {
         }
         let mut context = place.context(suite.as_ref(), clients)?;
         context.mode = self.mode.unwrap_or(context.mode);
-        let given =
-            |given: &Option<String>, default: &Option<String>| given.clone().or_else(|| default.clone());
         let is_counted = self.operations_max.is_some();
         let time = match (&self.time, &defaults.time) {
             (Some(text), _) => duration(text)?,
@@ -161,13 +159,16 @@ impl Load {
         if time.is_zero() {
             return Err(Error::usage("a run of no time measures nothing: --time must be above 0"));
         }
-        let warmup = match given(&self.warmup, &defaults.warmup) {
-            Some(text) => duration(&text)?,
+        let warmup = match self.warmup.as_ref().or(defaults.warmup.as_ref()) {
+            Some(text) => duration(text)?,
             // N operations are N, as with pgbench.
             None if is_counted => Duration::ZERO,
             None => Duration::from_secs_f64((time.as_secs_f64() * WARMUP_SHARE).min(WARMUP_MAX_S)),
         };
-        let limit = given(&self.limit, &defaults.limit).map(|text| duration(&text)).transpose()?;
+        let limit = match (&self.limit, &defaults.limit) {
+            (Some(text), _) => Some(duration_or_ms(text)?),
+            (None, default) => default.as_deref().map(duration_with_unit).transpose()?,
+        };
         let plan = Plan {
             clients,
             threads: self.threads,

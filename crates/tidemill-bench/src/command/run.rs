@@ -52,6 +52,10 @@ impl Run {
         let experiment = self.load.experiment()?;
         let thresholds =
             self.threshold.iter().map(|text| Threshold::parse(text)).collect::<Result<Vec<_>>>()?;
+        if !thresholds.is_empty() {
+            let operations = experiment.suite.workload(&experiment.context)?.operations();
+            thresholds.iter().try_for_each(|threshold| threshold.check(&operations))?;
+        }
         interrupt::listen().map_err(|error| Error::usage(error.to_string()))?;
         let mut result =
             experiment.measure(Repeats { count: self.repeats.get(), is_aa: self.aa }, self.progress)?;

@@ -38,6 +38,8 @@ impl Search {
         if !(self.from > 0.0 && self.from.is_finite() && self.tolerance > 0.0) {
             return Err(Error::usage("--from and --tolerance must be above 0"));
         }
+        let experiment = self.load_at(self.from)?.experiment()?;
+        threshold.check(&experiment.suite.workload(&experiment.context)?.operations())?;
         interrupt::listen().map_err(|error| Error::usage(error.to_string()))?;
         let (mut good, mut bad): (Option<(f64, ResultFile)>, Option<f64>) = (None, None);
         let mut rate = self.from;
@@ -73,9 +75,14 @@ impl Search {
         Ok(0)
     }
 
-    fn attempt(&self, rate: f64, threshold: &Threshold) -> Result<(ResultFile, Vec<String>)> {
+    fn load_at(&self, rate: f64) -> Result<Load> {
         let mut load = self.load.clone();
         load.vary("rate", &rate.to_string())?;
+        Ok(load)
+    }
+
+    fn attempt(&self, rate: f64, threshold: &Threshold) -> Result<(ResultFile, Vec<String>)> {
+        let load = self.load_at(rate)?;
         let mut result = load.experiment()?.measure(Repeats { count: 1, is_aa: false }, 0)?;
         result.settings = load.place.settings.iter().cloned().collect();
         let mut missed = Vec::new();

@@ -122,6 +122,16 @@ fn bad_input_is_told() {
             "is no duration",
         ),
         (&[&script, "--target", "noop:", "--closed", "--time", "0"], 1, "--time must be above 0"),
+        (
+            &[&script, "--target", "noop:", "--closed", "--threshold", "p99 < 5"],
+            1,
+            "\"5\" has no unit: say 5ms or 5s",
+        ),
+        (
+            &[&script, "--target", "noop:", "--closed", "--threshold", "nosuch.p99 < 5ms"],
+            1,
+            "there is no operation \"nosuch\"",
+        ),
         (&[&wrong, "--target", "noop:", "--closed"], 1, "wrong.sql:2: invalid command \"\\sett\""),
         (
             &["repotring", "--target", "noop:", "--closed"],
@@ -246,4 +256,14 @@ fn a_rate_that_is_not_reached_is_told() {
     let sweep = ["sweep", &slow, "--target", "noop:", "--over", "rate=100", "-T", "1s", "--warmup", "0"];
     let swept = bench(dir.path(), &sweep);
     assert!(swept.out.contains("WARNING: rate=100: the rate was not reached"), "{}", swept.out);
+}
+
+/// A limit without a unit is pgbench's: milliseconds.
+#[test]
+fn a_limit_alone_is_in_milliseconds() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = write(dir.path(), "slow.sql", "\\sleep 20 ms\n");
+    let run = ["run", &script, "--target", "noop:", "--closed", "-t", "3", "-L", "10", "-P", "0"];
+    let ran = bench(dir.path(), &run);
+    assert!(ran.code == 0 && ran.out.contains("limit 10 ms") && ran.out.contains("late 3/3"), "{}", ran.out);
 }
