@@ -92,11 +92,16 @@ pub fn warnings(result: &ResultFile) -> Vec<String> {
             );
         }
     }
-    if let Some(drift) = Seconds::of(&result.repeats[..result.repeats.len().min(1)]).drift() {
-        found.push(format!(
-            "not steady: responses changed by {:+.0} % from the first third to the last",
-            drift * 100.0
-        ));
+    let runs = [(&result.repeats, "repeat"), (&result.again, "A/A repeat")];
+    for (runs, name) in runs {
+        for (i, outcome) in runs.iter().enumerate() {
+            let Some(drift) = Seconds::of(std::slice::from_ref(outcome)).drift() else { continue };
+            let which = if runs.len() > 1 { format!(" in {name} {}", i + 1) } else { String::new() };
+            found.push(format!(
+                "not steady{which}: responses changed by {:+.0} % from the first third to the last",
+                drift * 100.0
+            ));
+        }
     }
     for (figure, change) in
         noise::differences(result, &[Figure::Mean, Figure::Quantile(0.5), Figure::Quantile(0.95)])
@@ -125,4 +130,59 @@ pub fn spread(repeats: &[Outcome]) -> Option<f64> {
     let medians: Vec<f64> = repeats.iter().map(|o| o.record.total().response.quantile(0.5) as f64).collect();
     let (low, high) = medians.iter().fold((f64::MAX, 0.0_f64), |(low, high), m| (low.min(*m), high.max(*m)));
     (low > 0.0).then(|| high / low - 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::TargetRecord;
+    use crate::run::{Interval, Plan, Slice, Tally};
+    use std::time::Duration;
+
+    /// Thirty seconds whose responses take `ms` at first, and `last_ms` in the last third.
+    fn outcome(ms: u64, last_ms: u64) -> Outcome {
+        let mut outcome = Outcome { elapsed_s: 30.0, threads: 1, ..Outcome::default() };
+        let mut tally = Tally::default();
+        for second in 0..30 {
+            let mut slice = Slice { processed: 10, ..Slice::default() };
+            for i in 0..10 {
+                let time = (if second < 20 { ms } else { last_ms }) * 1_000_000 + i * 1_000;
+                slice.response.record(time);
+                tally.response.record(time);
+                tally.processed += 1;
+            }
+            outcome.record.intervals.push(Interval { operations: vec![slice] });
+        }
+        (outcome.record.interval_ns, outcome.record.operations) = (1_000_000_000, vec![tally]);
+        outcome
+    }
+
+    #[test]
+    fn each_repeat_is_checked_for_its_steadiness() {
+        let plan = Plan {
+            clients: 1,
+            threads: None,
+            pace: Pace::Closed,
+            limit: None,
+            warmup: Duration::ZERO,
+            time: Duration::from_secs(30),
+            operations_max: None,
+            seed: 1,
+        };
+        let target = TargetRecord {
+            url: String::new(),
+            dialect: "postgres".to_owned(),
+            version: String::new(),
+            is_encrypted: false,
+            server_settings: Default::default(),
+        };
+        let mut result = ResultFile::new("x", target, &plan);
+        result.repeats = vec![outcome(5, 5), outcome(5, 9)];
+        let told = "not steady in repeat 2: responses changed by +80 % from the first third to the last";
+        assert_eq!(warnings(&result), [told]);
+        result.repeats.truncate(1);
+        assert_eq!(warnings(&result), [""; 0]);
+        result.again = vec![outcome(5, 9)];
+        assert!(warnings(&result)[0].starts_with("not steady: responses changed by +80 %"));
+    }
 }
