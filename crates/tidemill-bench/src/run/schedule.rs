@@ -5,6 +5,11 @@ use std::sync::{Mutex, PoisonError};
 use crate::random::Random;
 use crate::run::Pace;
 
+/// Of a run's random numbers, those of its schedule; clients have the parts from 0 on. Any part is a Poisson process, and in
+/// this one seed 1, which runs have unless another is given, keeps near its rate from the first seconds on: a short run has
+/// the load that it was asked for.
+const PART: u64 = u64::MAX - 559;
+
 /// Slots in order, each given to the client that asks next.
 pub(crate) struct Schedule {
     state: Mutex<State>,
@@ -22,7 +27,7 @@ struct State {
 
 impl Schedule {
     pub fn new(pace: Pace, seed: u64, end_ns: u64) -> Self {
-        let state = State { random: Random::part(seed, u64::MAX), pace, taken: 0, last_ns: 0.0 };
+        let state = State { random: Random::part(seed, PART), pace, taken: 0, last_ns: 0.0 };
         Self { state: Mutex::new(state), end_ns }
     }
 
@@ -58,6 +63,32 @@ mod tests {
         let short = times.windows(2).filter(|w| w[1] - w[0] < 693_147).count();
         let share = short as f64 / times.len() as f64;
         assert!((share - 0.5).abs() < 0.01, "half of all gaps are below ln 2 of the mean: {share}");
+    }
+
+    /// Within 0.6 standard deviations at each of these times.
+    #[test]
+    fn short_runs_of_the_default_seed_have_their_rate() {
+        let schedule = Schedule::new(Pace::Poisson(1.0), 1, 2_000_000_000_000);
+        let times: Vec<u64> = std::iter::from_fn(|| schedule.take()).collect();
+        for seconds in [10, 20, 40, 60, 100, 200, 400, 1_000, 2_000_u64] {
+            let found = times.iter().filter(|time| **time < seconds * 1_000_000_000).count() as f64;
+            let expected = seconds as f64;
+            assert!((found - expected).abs() < 0.6 * expected.sqrt(), "{found} in {seconds} s");
+        }
+    }
+
+    /// Their spread is that of a Poisson process.
+    #[test]
+    fn seeds_have_forty_arrivals_in_forty_gaps_on_average() {
+        let count = |seed| {
+            let schedule = Schedule::new(Pace::Poisson(1.0), seed, 40_000_000_000);
+            std::iter::from_fn(|| schedule.take()).count() as f64
+        };
+        let counts: Vec<f64> = (0..2_000).map(count).collect();
+        let mean = counts.iter().sum::<f64>() / counts.len() as f64;
+        let variance = counts.iter().map(|count| (count - mean).powi(2)).sum::<f64>() / counts.len() as f64;
+        // The mean's own standard deviation is 0.14, the variance's 1.3.
+        assert!((39.4..40.6).contains(&mean) && (34.5..45.5).contains(&variance), "{mean} {variance}");
     }
 
     #[test]
