@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::machine::Machine;
 use crate::run::{Outcome, Pace, Plan};
+use crate::stats::Estimate;
 use crate::suite::Check;
 use crate::target::Target;
 
@@ -38,6 +39,9 @@ pub struct ResultFile {
     /// The suite's own, of the last repeat.
     #[serde(default)]
     pub figures: BTreeMap<String, f64>,
+    /// Of these, 95 percent, where there were enough seconds.
+    #[serde(default)]
+    pub figure_intervals: BTreeMap<String, (f64, f64)>,
     pub repeats: Vec<Outcome>,
     /// Of an A/A run: each repeat once more, the same in every respect.
     #[serde(default)]
@@ -64,6 +68,15 @@ pub struct PlanRecord {
     pub time_s: f64,
     pub operations_max: Option<u64>,
     pub seed: u64,
+}
+
+/// Figures of a suite, and the intervals of those that have one.
+pub fn with_intervals(
+    figures: BTreeMap<String, Estimate>,
+) -> (BTreeMap<String, f64>, BTreeMap<String, (f64, f64)>) {
+    let intervals = figures.iter().filter_map(|(name, figure)| Some((name.clone(), figure.interval?)));
+    let intervals = intervals.collect();
+    (figures.into_iter().map(|(name, figure)| (name, figure.value)).collect(), intervals)
 }
 
 impl PlanRecord {
@@ -117,6 +130,7 @@ impl ResultFile {
             floor_cpu_us: None,
             memory_max_bytes: 0,
             figures: BTreeMap::new(),
+            figure_intervals: BTreeMap::new(),
             repeats: Vec::new(),
             again: Vec::new(),
         }

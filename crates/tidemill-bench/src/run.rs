@@ -60,6 +60,12 @@ pub trait Client {
     /// Does what `next` chose: timed. A retryable error counts as failed and the client goes on; any other ends the client.
     fn perform(&mut self) -> Result<()>;
 
+    /// An operation that is due the moment in which the one before has ended well, such as waiting for what it did; `perform` does
+    /// it.
+    fn then(&mut self) -> Option<usize> {
+        None
+    }
+
     /// Figures of the workload's own, added up over clients: ("links found", 12). They only grow, so that those of the
     /// warm-up can be taken off.
     fn counters(&self) -> Vec<(String, u64)> {

@@ -33,6 +33,14 @@ pub struct Estimate {
     pub interval: Option<(f64, f64)>,
 }
 
+impl Estimate {
+    /// In another unit.
+    pub fn times(self, factor: f64) -> Estimate {
+        let interval = self.interval.map(|(low, high)| (low * factor, high * factor));
+        Estimate { value: self.value * factor, interval }
+    }
+}
+
 /// The seconds of one or several repeats of a run.
 pub struct Seconds {
     /// All that was seen, to the end; none for a stretch of a run. The figures are of this, and the seconds say how sure they are.

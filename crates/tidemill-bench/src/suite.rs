@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::figure::nearest;
 use crate::run::{Outcome, Workload};
 use crate::script::Mode;
+use crate::stats::Estimate;
 use crate::target::Target;
 
 /// A load with its data.
@@ -44,7 +45,7 @@ pub trait Suite: Send + Sync {
         false
     }
     /// Figures of the suite's own after a run, for its report.
-    fn figures(&self, _context: &Context, _outcome: &Outcome) -> Result<BTreeMap<String, f64>> {
+    fn figures(&self, _context: &Context, _outcome: &Outcome) -> Result<BTreeMap<String, Estimate>> {
         Ok(BTreeMap::new())
     }
 }

@@ -14,7 +14,7 @@ use crate::machine::memory_max_bytes;
 use crate::report::html::page;
 use crate::report::matrix::Matrix;
 use crate::report::text::report;
-use crate::result::{ResultFile, TargetRecord};
+use crate::result::{ResultFile, TargetRecord, with_intervals};
 use crate::run::{Pace, Plan, cpu_seconds, run};
 use crate::suite::federation::table;
 use crate::target::{Target, without_passwords};
@@ -137,9 +137,13 @@ impl Experiment {
             let kept = [Some(&mut result.repeats), repeats.is_aa.then_some(&mut result.again)];
             for kept in kept.into_iter().flatten() {
                 let mut watcher = Watch::new(progress_s, suite.name(), &plan, &context.target);
-                let outcome =
+                let mut outcome =
                     run(Arc::clone(&workload), &plan, Some(&context.target), &mut |p| watcher.show(p))?;
-                result.figures = suite.figures(context, &outcome)?;
+                // The server may be gone by now; what was measured is kept all the same.
+                let figures = suite.figures(context, &outcome);
+                let failed = figures.as_ref().err().map(|error| format!("after the run: {error}"));
+                outcome.incomplete = outcome.incomplete.or(failed);
+                (result.figures, result.figure_intervals) = with_intervals(figures.unwrap_or_default());
                 let is_cut = outcome.incomplete.is_some();
                 kept.push(outcome);
                 if is_cut {

@@ -24,7 +24,9 @@ pub fn report(result: &ResultFile) -> String {
     }
     operations(&mut out, result);
     for (name, value) in &result.figures {
-        put(&mut out, &format!("{name}: {value:.3}"));
+        let interval = result.figure_intervals.get(name);
+        let interval = interval.map(|(low, high)| format!(" ({low:.3} to {high:.3})")).unwrap_or_default();
+        put(&mut out, &format!("{name}: {value:.3}{interval}"));
     }
     parts(&mut out, result);
     checks(&mut out, result);

@@ -121,22 +121,34 @@ fn operate(
             left -= 1;
             before.get_or_insert_with(|| Own::of(client));
         }
-        let kind = match client.perform() {
-            Ok(()) => Kind::Done,
-            // As pgbench has it, the operation that ended its client is none that failed: what became of it is not known.
-            Err(error) if !error.is_retryable() => return Err(error),
-            Err(error) => {
-                if course.is_recorded(due_ns) {
-                    course.add_error(&error);
-                }
-                Kind::Failed
-            }
-        };
-        push(Sample { was_idle, ..Sample::new(operation, kind, due_ns, begin_ns, now()) });
+        let kind = kind_of(client.perform(), course, due_ns)?;
+        let end_ns = now();
+        push(Sample { was_idle, ..Sample::new(operation, kind, due_ns, begin_ns, end_ns) });
+        if kind == Kind::Done
+            && let Some(operation) = client.then()
+        {
+            let kind = kind_of(client.perform(), course, end_ns)?;
+            push(Sample::new(operation as u16, kind, end_ns, end_ns, now()));
+        }
         // Where nothing was waited for, the others of this thread have waited.
         fiber::yield_now();
     }
     Ok(())
+}
+
+/// What an operation that was due then counts as; the error that ends its client.
+fn kind_of(done: Result<()>, course: &Course, due_ns: u64) -> Result<Kind> {
+    match done {
+        Ok(()) => Ok(Kind::Done),
+        // As pgbench has it, the operation that ended its client is none that failed: what became of it is not known.
+        Err(error) if !error.is_retryable() => Err(error),
+        Err(error) => {
+            if course.is_recorded(due_ns) {
+                course.add_error(&error);
+            }
+            Ok(Kind::Failed)
+        }
+    }
 }
 
 /// A slot that is not over its limit already; those that are have been skipped.

@@ -37,6 +37,7 @@ use crate::error::{Error, Result};
 use crate::figure::nearest;
 use crate::run::{Outcome, Workload};
 use crate::script::{Script, Scripts, Variables, evaluate_text, fill};
+use crate::stats::Estimate;
 use crate::suite::{Check, Context, Defaults, Parameter, Suite};
 
 pub struct Folder {
@@ -222,7 +223,7 @@ impl Suite for Folder {
         self.built_in.as_ref().is_some_and(|suite| suite.measures_beside_wrong_answers())
     }
 
-    fn figures(&self, context: &Context, outcome: &Outcome) -> Result<BTreeMap<String, f64>> {
+    fn figures(&self, context: &Context, outcome: &Outcome) -> Result<BTreeMap<String, Estimate>> {
         self.built_in.as_ref().map_or_else(|| Ok(BTreeMap::new()), |suite| suite.figures(context, outcome))
     }
 

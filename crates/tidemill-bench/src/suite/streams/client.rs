@@ -1,14 +1,23 @@
 //! A client that inserts into all streams, and now and then waits until that is seen.
 
-use super::schema::stream;
-use super::{Inserts, schema};
+use super::schema::{MARK_ROWS, stream};
+use super::{INSERT, Inserts, MARK, SEE, schema};
 use crate::error::{Error, Result};
 use crate::random::Random;
 use crate::run::{Client, Seat};
 use crate::target::{Connection, Dialect, Statement, Value};
 
 /// Looks before a row that is not seen counts as lost.
-const LOOKS_MAX: u32 = 100_000;
+pub(super) const LOOKS_MAX: u32 = 100_000;
+
+/// What `next` has chosen, or what follows it.
+#[derive(PartialEq)]
+enum Doing {
+    Insert,
+    /// An insert that can be known again, and what it has sent.
+    Mark(u64),
+    See(u64),
+}
 
 pub(super) struct Inserter<'a> {
     workload: &'a Inserts,
@@ -17,7 +26,7 @@ pub(super) struct Inserter<'a> {
     /// For single rows, of each stream.
     prepared: Vec<Statement>,
     random: Random,
-    is_seeing: bool,
+    doing: Doing,
 }
 
 impl<'a> Inserter<'a> {
@@ -40,7 +49,7 @@ impl<'a> Inserter<'a> {
             texts: (0..shape.streams).map(|i| shape.text(i)).collect(),
             prepared,
             random: Random::part(seat.seed, seat.index as u64),
-            is_seeing: false,
+            doing: Doing::Insert,
         })
     }
 
@@ -77,33 +86,80 @@ impl<'a> Inserter<'a> {
         }
     }
 
-    /// Until the first view has all that was acknowledged when the question came up.
-    fn see(&mut self) -> Result<()> {
-        let sent = &self.workload.sent;
-        let wanted = sent.before(0).unwrap_or(0) + sent.to(0);
-        for _ in 0..LOOKS_MAX {
-            if self.workload.shape.seen(self.connection.as_mut(), 0)?.rows >= wanted {
-                return Ok(());
+    fn insert_mark(&mut self, mark: u64) -> Result<()> {
+        for i in 0..self.workload.shape.streams {
+            self.connection.execute(&self.workload.shape.mark_text(i, mark))?;
+            self.workload.sent.add(i, MARK_ROWS);
+        }
+        Ok(())
+    }
+
+    /// Until every view has a mark that was acknowledged when this began.
+    fn see(&mut self, mark: u64) -> Result<()> {
+        let shape = &self.workload.shape;
+        for view in 0..shape.views {
+            if !until(|| Ok(shape.mark(self.connection.as_mut(), view)? >= mark))? {
+                return Err(Error::Wrong(format!(
+                    "{} does not show rows that were acknowledged",
+                    schema::view(view)
+                )));
             }
         }
-        Err(Error::Wrong(format!("{} does not show rows that were acknowledged", schema::view(0))))
+        Ok(())
     }
+}
+
+/// Looks again and again; false when that was in vain.
+pub(super) fn until(mut is_so: impl FnMut() -> Result<bool>) -> Result<bool> {
+    for _ in 0..LOOKS_MAX {
+        if is_so()? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 impl Client for Inserter<'_> {
     fn next(&mut self) -> Result<usize> {
-        self.is_seeing = self.workload.see > 0 && self.random.below(self.workload.see) == 0;
-        Ok(usize::from(self.is_seeing))
+        self.release();
+        let Inserts { see, sent, .. } = self.workload;
+        // A second mark on its way would be taken for the first.
+        let is_marking = *see > 0 && self.random.below(*see) == 0;
+        self.doing = is_marking.then(|| sent.take_mark()).flatten().map_or(Doing::Insert, Doing::Mark);
+        Ok(if self.doing == Doing::Insert { INSERT } else { MARK })
     }
 
     fn perform(&mut self) -> Result<()> {
-        if self.is_seeing {
-            return self.see();
+        match self.doing {
+            Doing::Mark(mark) => return self.insert_mark(mark),
+            Doing::See(mark) => return self.see(mark),
+            Doing::Insert => {}
         }
         for i in 0..self.workload.shape.streams {
             self.insert(i)?;
             self.workload.sent.add(i, self.workload.shape.rows);
         }
         Ok(())
+    }
+
+    fn then(&mut self) -> Option<usize> {
+        let Doing::Mark(mark) = self.doing else { return None };
+        self.doing = Doing::See(mark);
+        Some(SEE)
+    }
+}
+
+impl Inserter<'_> {
+    /// The mark that this client had the turn for.
+    fn release(&mut self) {
+        if std::mem::replace(&mut self.doing, Doing::Insert) != Doing::Insert {
+            self.workload.sent.give_back();
+        }
+    }
+}
+
+impl Drop for Inserter<'_> {
+    fn drop(&mut self) {
+        self.release();
     }
 }

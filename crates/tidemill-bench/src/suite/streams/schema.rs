@@ -2,7 +2,10 @@
 
 use crate::error::{Error, Result};
 use crate::suite::{Context, one_of};
-use crate::target::{Connection, Dialect, Rows};
+use crate::target::{Connection, Dialect, Rows, Target};
+
+/// `m` and `-m`, so that the sum of a column stays what it was.
+pub(super) const MARK_ROWS: u64 = 2;
 
 /// The parameters, checked.
 pub(super) struct Shape {
@@ -12,6 +15,8 @@ pub(super) struct Shape {
     pub groups: u64,
     pub window: String,
     pub insert: &'static str,
+    /// Views tell the highest mark that they have.
+    pub has_marks: bool,
     engine: &'static str,
     dialect: Dialect,
 }
@@ -46,7 +51,7 @@ impl Shape {
         let engine =
             match one_of("engine", context.text("engine")?, &["auto", "tidemill", "pipelinedb", "triggers"])?
             {
-                "auto" if dialect == Dialect::Postgres => "tidemill",
+                "auto" if dialect == Dialect::Postgres => engine_of(&context.target)?,
                 "auto" => "triggers",
                 engine => engine,
             };
@@ -69,6 +74,7 @@ impl Shape {
             groups: at_least_one("groups")?,
             window: window.to_owned(),
             insert: one_of("insert", context.text("insert")?, &["generate", "values", "prepared", "copy"])?,
+            has_marks: context.number::<u64>("see")? > 0,
             engine,
             dialect,
         })
@@ -127,6 +133,7 @@ impl Shape {
 
     fn continuous_view(&self, i: usize) -> String {
         let columns = if i == 0 { "count(*)" } else { "sum(x), count(*), avg(y), sum(y) as sum_y" };
+        let mark = if self.has_marks { ", max(x) as mark" } else { "" };
         let (key, group) = if self.groups > 1 { ("z, ", " group by z") } else { ("", "") };
         let options =
             if self.window.is_empty() { String::new() } else { format!(" with (sw = '{}')", self.window) };
@@ -140,18 +147,19 @@ impl Shape {
             }
             _ => format!("create continuous view {}{options}", view(i)),
         };
-        format!("{head} as select {key}{columns} from {}{group}", stream(self.source(i)))
+        format!("{head} as select {key}{columns}{mark} from {}{group}", stream(self.source(i)))
     }
 
     fn triggers(&self, i: usize) -> Vec<String> {
         let (table, source) = (view(i), stream(self.source(i)));
         let key = if self.groups > 1 { "new.z" } else { "0" };
         let upsert = format!(
-            "insert into {table} as v values ({key}, new.x, 1, new.y) on conflict (z) do update set sum = v.sum + excluded.sum, \
-             count = v.count + 1, sum_y = v.sum_y + excluded.sum_y"
+            "insert into {table} as v values ({key}, new.x, 1, new.y, new.x) on conflict (z) do update set sum = v.sum + excluded.sum, \
+             count = v.count + 1, sum_y = v.sum_y + excluded.sum_y, \
+             mark = case when excluded.mark > v.mark then excluded.mark else v.mark end"
         );
         let mut statements = vec![format!(
-            "create table {table} (z bigint primary key, sum bigint, count bigint, sum_y bigint)"
+            "create table {table} (z bigint primary key, sum bigint, count bigint, sum_y bigint, mark bigint)"
         )];
         if self.dialect == Dialect::Sqlite {
             statements.push(format!(
@@ -180,6 +188,22 @@ impl Shape {
         Ok(Seen { rows: number(0)?, sum_x: number(1)?, sum_y: number(2)? })
     }
 
+    /// The highest mark that a view shows.
+    pub fn mark(&self, connection: &mut dyn Connection, i: usize) -> Result<u64> {
+        let mark = connection.query_int(&format!("select coalesce(max(mark), 0) from {}", view(i)));
+        mark.map(|mark| u64::try_from(mark).unwrap_or(0)).map_err(|error| match error.code() {
+            Some("42703") => Error::usage(format!("{} was prepared with see=0: prepare it anew", view(i))),
+            _ => error,
+        })
+    }
+
+    /// Rows by which an insert is known again, in a window too: no other row of the run has so large an `x`. A `y` of 0 keeps
+    /// them out of the other sum, which so counts the rows of all other inserts.
+    pub fn mark_text(&self, i: usize, mark: u64) -> String {
+        let z = self.z(mark);
+        format!("insert into {}(x,y,z) values ({mark},0,{z}),(-{mark},0,{z})", stream(i))
+    }
+
     /// One insert as text.
     pub fn text(&self, i: usize) -> String {
         let (name, rows) = (stream(i), self.rows);
@@ -205,5 +229,18 @@ impl Shape {
     /// The third column of row `x`.
     pub fn z(&self, x: u64) -> u64 {
         if self.groups > 1 { x % self.groups } else { 1 }
+    }
+}
+
+/// What a server with PostgreSQL's protocol has instead of triggers, as it tells itself.
+fn engine_of(target: &Target) -> Result<&'static str> {
+    match target.connect()?.query_value("select pipelinedb.version()") {
+        Ok(version) if version.as_deref().is_some_and(|version| version.contains("Tidemill")) => {
+            Ok("tidemill")
+        }
+        Ok(_) => Ok("pipelinedb"),
+        // There is no such schema, or no such function.
+        Err(error) if matches!(error.code(), Some("3F000" | "42883")) => Ok("triggers"),
+        Err(error) => Err(error),
     }
 }
