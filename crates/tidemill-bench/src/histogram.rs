@@ -99,6 +99,10 @@ impl Histogram {
         self.sum
     }
 
+    pub fn sum_of_squares(&self) -> f64 {
+        self.sum_of_squares
+    }
+
     /// The smallest value that at least this share of all values is not above; 0 when there is nothing.
     pub fn quantile(&self, share: f64) -> u64 {
         let wanted = ((share * self.total as f64).ceil() as u64).clamp(1, self.total.max(1));

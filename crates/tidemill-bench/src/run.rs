@@ -2,6 +2,7 @@
 
 mod client;
 mod failure;
+mod floor;
 mod record;
 mod sample;
 mod schedule;
@@ -19,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::target::Target;
 use client::{Course, Gate};
 pub use failure::{Failure, Failures};
+pub use floor::floor;
 pub use record::{Interval, Record, Slice, Tally};
 use sample::Inbox;
 pub use sample::{Kind, Sample};

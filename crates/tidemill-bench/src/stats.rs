@@ -19,9 +19,15 @@ const DRIFT_LEAST: f64 = 0.1;
 pub enum Figure {
     /// Operations that ended well, a second.
     Rate,
-    /// Of the responses, ns.
+    /// Of the times, ns.
     Mean,
     Quantile(f64),
+    /// Of the population, ns.
+    Stddev,
+    /// Among those that ended well, percent.
+    Late,
+    /// Among all that were asked, percent.
+    Skipped,
     /// Late, skipped and never begun among all that were due, percent.
     Missed,
 }
@@ -39,6 +45,14 @@ impl Estimate {
         let interval = self.interval.map(|(low, high)| (low * factor, high * factor));
         Estimate { value: self.value * factor, interval }
     }
+}
+
+/// Which times of the operations.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Times {
+    Response,
+    Service,
+    Lag,
 }
 
 /// The seconds of one or several repeats of a run.
@@ -67,6 +81,7 @@ struct Second {
     failed: u64,
     backlog: u64,
     sum_ns: f64,
+    sum_of_squares: f64,
     /// Indexes and counts.
     buckets: Vec<(usize, u64)>,
 }
@@ -80,6 +95,7 @@ struct Sum {
     failed: u64,
     backlog: u64,
     sum_ns: f64,
+    sum_of_squares: f64,
     count: u64,
     counts: Vec<u64>,
 }
@@ -92,6 +108,7 @@ impl Sum {
         self.failed += second.failed;
         self.backlog += second.backlog;
         self.sum_ns += second.sum_ns;
+        self.sum_of_squares += second.sum_of_squares;
         for (index, count) in &second.buckets {
             self.counts[*index] += count;
             self.count += count;
@@ -114,6 +131,9 @@ impl Figure {
         match self {
             Figure::Rate => "rate".to_owned(),
             Figure::Mean => "mean".to_owned(),
+            Figure::Stddev => "stddev".to_owned(),
+            Figure::Late => "late".to_owned(),
+            Figure::Skipped => "skipped".to_owned(),
             Figure::Missed => "missed".to_owned(),
             Figure::Quantile(share) => format!("p{}", (share * 1e5).round() / 1e3),
         }
@@ -123,6 +143,15 @@ impl Figure {
         self == Figure::Rate
     }
 
+    /// As people read it, with its unit.
+    pub fn show(self, value: f64) -> String {
+        match self {
+            Figure::Rate => format!("{value:.1}/s"),
+            Figure::Late | Figure::Skipped | Figure::Missed => format!("{value:.3} %"),
+            _ => format!("{} ms", crate::figure::ms(value)),
+        }
+    }
+
     /// Times of nothing are no number.
     fn of(self, sum: &Sum, seconds: f64, bits: u32) -> f64 {
         match self {
@@ -130,6 +159,13 @@ impl Figure {
             Figure::Mean if sum.count == 0 => f64::NAN,
             Figure::Mean => sum.sum_ns / sum.count as f64,
             Figure::Quantile(share) => sum.quantile(share, bits),
+            Figure::Stddev if sum.count == 0 => f64::NAN,
+            Figure::Stddev => {
+                let mean = sum.sum_ns / sum.count as f64;
+                (sum.sum_of_squares / sum.count as f64 - mean.powi(2)).max(0.0).sqrt()
+            }
+            Figure::Late => crate::figure::percent(sum.late, sum.count),
+            Figure::Skipped => crate::figure::percent(sum.skipped, sum.count + sum.skipped + sum.failed),
             Figure::Missed => {
                 let unserved = sum.skipped + sum.backlog;
                 crate::figure::percent(sum.late + unserved, sum.count + unserved + sum.failed)
@@ -143,6 +179,9 @@ impl Figure {
             Figure::Rate => 0.0,
             Figure::Mean => tally.response.mean(),
             Figure::Quantile(share) => tally.response.quantile(share) as f64,
+            Figure::Stddev => tally.response.stddev(),
+            Figure::Late => crate::figure::percent(tally.late, tally.processed),
+            Figure::Skipped => crate::figure::percent(tally.skipped, tally.asked()),
             Figure::Missed => tally.missed(),
         }
     }
@@ -159,6 +198,24 @@ impl Seconds {
         let tally = |outcome: &Outcome| outcome.record.operations.get(index).cloned().unwrap_or_default();
         let slice = |interval: &Interval| interval.operations.get(index).cloned().unwrap_or_default();
         Self::select(repeats, &tally, &slice)
+    }
+
+    /// Of all operations together.
+    pub fn of_times(repeats: &[Outcome], times: Times) -> Self {
+        let tally = |outcome: &Outcome| {
+            let total = outcome.record.total();
+            let response = match times {
+                Times::Response => return total,
+                Times::Service => total.service,
+                Times::Lag => total.lag,
+            };
+            Tally { response, ..Tally::default() }
+        };
+        Self::select(repeats, &tally, &|interval| match times {
+            Times::Response => interval.total(),
+            Times::Service => Slice { response: interval.service.clone(), ..Slice::default() },
+            Times::Lag => Slice { response: interval.lag.clone(), ..Slice::default() },
+        })
     }
 
     fn select(
@@ -189,6 +246,7 @@ impl Seconds {
             failed: slice.failed,
             backlog: slice.backlog,
             sum_ns: slice.response.sum(),
+            sum_of_squares: slice.response.sum_of_squares(),
             buckets: slice.response.entries().collect(),
         };
         Self { whole: None, seconds: slices.iter().map(second).collect(), width_s, bits: COARSE_BITS }
@@ -339,6 +397,29 @@ mod tests {
         assert!((85..=100).contains(&covered), "{covered} of 100");
     }
 
+    /// Late, skipped and spread are those of the whole, and lie in their intervals.
+    #[test]
+    fn every_figure_has_an_interval() {
+        let mut data = slices(40, 9, 1e6);
+        for (i, slice) in data.iter_mut().enumerate() {
+            (slice.late, slice.skipped) = (5 + i as u64 % 3, 10);
+        }
+        let figures =
+            [Figure::Late, Figure::Skipped, Figure::Missed, Figure::Stddev, Figure::Quantile(0.999)];
+        let found = seconds(&data).estimates(&figures);
+        let late: u64 = data.iter().map(|slice| slice.late).sum();
+        let wanted = [late as f64 / 40.0, 1000.0 / 110.0, (late as f64 / 40.0 + 10.0) / 1.1];
+        for (estimate, wanted) in found.iter().zip(wanted) {
+            assert!((estimate.value - wanted).abs() < 1e-9, "{estimate:?} {wanted}");
+        }
+        // Of an exponential distribution it is the mean.
+        assert!((found[3].value / 1e6 - 1.0).abs() < 0.1, "{:?}", found[3]);
+        for (estimate, figure) in found.iter().zip(figures) {
+            let (low, high) = estimate.interval.unwrap();
+            assert!(low > 0.0 && low <= estimate.value && estimate.value <= high, "{figure:?} {estimate:?}");
+        }
+    }
+
     #[test]
     fn a_difference_is_seen_and_none_is_not() {
         let contains_1 = |e: &Estimate| e.interval.is_some_and(|(low, high)| (low..=high).contains(&1.0));
@@ -368,7 +449,7 @@ mod tests {
                 let times: Vec<u64> = (0..10).map(|_| (random.exponential() * 1e6) as u64).collect();
                 times.iter().for_each(|time| slice.response.record(*time));
                 times.iter().for_each(|time| tally.response.record(*time));
-                outcome.record.intervals.push(Interval { operations: vec![slice] });
+                outcome.record.intervals.push(Interval { operations: vec![slice], ..Interval::new(0) });
             }
             let p99 = tally.response.quantile(0.99) as f64;
             (outcome.record.interval_ns, outcome.record.operations) = (1_000_000_000, vec![tally]);

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use super::exit;
 use crate::error::Result;
-use crate::figure::ms;
 use crate::report::noise::floors;
 use crate::report::remark::{behind, spread};
 use crate::result::ResultFile;
@@ -153,9 +152,8 @@ fn operations<'a>(base: &'a ResultFile, new: &ResultFile) -> Vec<(&'a str, Secon
 
 fn shown(figure: Figure, value: f64) -> String {
     match figure {
-        Figure::Rate => format!("{value:.1}/s"),
         Figure::Missed => format!("{value:.2} %"),
-        _ => format!("{} ms", ms(value)),
+        figure => figure.show(value),
     }
 }
 

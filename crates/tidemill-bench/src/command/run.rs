@@ -3,7 +3,6 @@
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::exit;
 use super::load::{Experiment, Load};
@@ -15,13 +14,10 @@ use crate::report::html::page;
 use crate::report::matrix::Matrix;
 use crate::report::text::report;
 use crate::result::{ResultFile, TargetRecord, with_intervals};
-use crate::run::{Pace, Plan, cpu_seconds, run};
+use crate::run::{Plan, floor, run};
 use crate::suite::federation::table;
 use crate::target::{Target, without_passwords};
 use crate::threshold::Threshold;
-
-/// How long the generator is measured against nothing.
-const FLOOR_TIME: Duration = Duration::from_millis(200);
 
 #[derive(clap::Args)]
 pub(super) struct Run {
@@ -154,26 +150,11 @@ impl Experiment {
         Ok(())
     }
 
-    /// CPU of the generator an operation, µs, measured against a target that does nothing.
+    /// What the suite's work costs the generator by itself.
     fn floor(&self) -> Option<f64> {
         let mut context = self.context.clone();
         context.target = Target::open("noop:").ok()?;
-        let workload = self.suite.workload(&context).ok().filter(|workload| workload.can_idle())?;
-        let plan = Plan {
-            clients: 1,
-            threads: None,
-            pace: Pace::Closed,
-            limit: None,
-            warmup: Duration::ZERO,
-            time: FLOOR_TIME,
-            operations_max: None,
-            seed: self.plan.seed,
-        };
-        let before = cpu_seconds();
-        let outcome = run(workload, &plan, None, &mut |_| {}).ok()?;
-        let cpu = cpu_seconds() - before;
-        let processed = outcome.record.total().processed;
-        (outcome.incomplete.is_none() && processed > 0).then(|| cpu * 1e6 / processed as f64)
+        floor(self.suite.workload(&context).ok()?, self.plan.seed)
     }
 }
 

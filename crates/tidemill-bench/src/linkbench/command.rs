@@ -13,7 +13,7 @@ use crate::interrupt;
 use crate::machine::memory_max_bytes;
 use crate::report::text::report;
 use crate::result::{ResultFile, TargetRecord};
-use crate::run::{Outcome, Plan as RunPlan, Progress, run};
+use crate::run::{Outcome, Plan as RunPlan, Progress, floor, run};
 use crate::suite::Check;
 use crate::target::{Connection, Target};
 use clap::{Args, Subcommand};
@@ -237,6 +237,7 @@ impl Request {
         interrupt::listen().map_err(|error| Error::usage(error.to_string()))?;
         let mut result = ResultFile::new("linkbench", TargetRecord::of(&target)?, &plan);
         result.parameters = settings.told();
+        result.floor_cpu_us = floor_of(&settings, plan.seed);
         let outcome = self.measure(requests, &settings, &plan, &target)?;
         let is_complete = outcome.incomplete.is_none();
         if self.place.original_log {
@@ -285,6 +286,13 @@ impl Request {
         }
         Ok(outcome)
     }
+}
+
+/// What the requesters cost by themselves.
+fn floor_of(settings: &Settings, seed: u64) -> Option<f64> {
+    let nothing = Target::open("noop:").ok()?;
+    let shards = Shards::new(&settings.properties, nothing.dialect()).ok()?;
+    floor(Arc::new(Requests::new(&nothing, settings, &shards).ok()?), seed)
 }
 
 /// The original's line each time the number of requests passes a multiple of `every`; 0 for none.

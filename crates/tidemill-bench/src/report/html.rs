@@ -162,7 +162,7 @@ fn notes(out: &mut String, result: &ResultFile) {
 }
 
 fn heat_maps(out: &mut String, matrix: &Matrix<'_>) {
-    for shown in &SHOWN {
+    for (i, shown) in SHOWN.iter().enumerate() {
         let _ = writeln!(
             out,
             "<h2>{}</h2><table class=\"heat\"><tr><th>{} \\ {}</th>",
@@ -176,9 +176,11 @@ fn heat_maps(out: &mut String, matrix: &Matrix<'_>) {
         out.push_str("</tr>\n");
         let values = matrix.rows.iter().flat_map(|(_, cells)| cells.iter().flatten());
         let most = values.filter_map(|result| shown.value(result)).fold(0.0, f64::max);
-        for (name, cells) in &matrix.rows {
+        for ((name, cells), intervals) in matrix.rows.iter().zip(&matrix.intervals) {
             let _ = write!(out, "<tr><th>{}</th>", escaped(name));
-            cells.iter().for_each(|cell| heat_cell(out, shown, *cell, most));
+            for (cell, intervals) in cells.iter().zip(intervals) {
+                heat_cell(out, shown, *cell, &shown.range(*cell, intervals[i]), most);
+            }
             out.push_str("</tr>\n");
         }
         out.push_str("</table>\n");
@@ -186,13 +188,14 @@ fn heat_maps(out: &mut String, matrix: &Matrix<'_>) {
 }
 
 /// The darker, the more of what is shown.
-fn heat_cell(out: &mut String, shown: &Shown, cell: Option<&ResultFile>, most: f64) {
+fn heat_cell(out: &mut String, shown: &Shown, cell: Option<&ResultFile>, range: &str, most: f64) {
     let heat =
         cell.and_then(|result| shown.value(result)).filter(|_| most > 0.0).map_or(0.0, |value| value / most);
     let lightness = 97.0 - 45.0 * heat;
     let _ = write!(
         out,
-        "<td style=\"background:hsl(28 85% {lightness:.0}%)\">{}</td>",
-        escaped(&shown.cell(cell))
+        "<td style=\"background:hsl(28 85% {lightness:.0}%)\">{} <small>{}</small></td>",
+        escaped(&shown.cell(cell)),
+        escaped(range)
     );
 }

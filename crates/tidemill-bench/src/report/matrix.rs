@@ -6,28 +6,55 @@ use super::remark::behind;
 use crate::figure::{ms, percent};
 use crate::result::ResultFile;
 use crate::run::{Pace, Tally};
+use crate::stats::{Figure, Seconds};
 use crate::usl::Usl;
 
 /// What a matrix shows.
 pub struct Shown {
     pub name: &'static str,
+    /// Whose interval it has.
+    pub figure: Figure,
     pub of: fn(&Tally, f64) -> f64,
     text: fn(f64) -> String,
 }
 
 pub const RATE: Shown = Shown {
     name: "rate a second",
+    figure: Figure::Rate,
     of: |t, s| if s > 0.0 { t.processed as f64 / s } else { 0.0 },
     text: |v| format!("{v:.1}"),
 };
 
 pub const SHOWN: [Shown; 5] = [
-    Shown { name: "late %", of: |t, _| percent(t.late, t.processed), text: |v| format!("{v:.2}") },
-    Shown { name: "skipped %", of: |t, _| percent(t.skipped, t.asked()), text: |v| format!("{v:.2}") },
-    Shown { name: "p50 ms", of: |t, _| t.response.quantile(0.5) as f64, text: ms },
-    Shown { name: "p99 ms", of: |t, _| t.response.quantile(0.99) as f64, text: ms },
+    Shown {
+        name: "late %",
+        figure: Figure::Late,
+        of: |t, _| percent(t.late, t.processed),
+        text: |v| format!("{v:.2}"),
+    },
+    Shown {
+        name: "skipped %",
+        figure: Figure::Skipped,
+        of: |t, _| percent(t.skipped, t.asked()),
+        text: |v| format!("{v:.2}"),
+    },
+    Shown {
+        name: "p50 ms",
+        figure: Figure::Quantile(0.5),
+        of: |t, _| t.response.quantile(0.5) as f64,
+        text: ms,
+    },
+    Shown {
+        name: "p99 ms",
+        figure: Figure::Quantile(0.99),
+        of: |t, _| t.response.quantile(0.99) as f64,
+        text: ms,
+    },
     RATE,
 ];
+
+/// Of each of `SHOWN`; none where there are too few seconds.
+pub type Intervals = [Option<(f64, f64)>; SHOWN.len()];
 
 /// Results laid out by their points. A third thing that varies, and more, is part of the row's name.
 pub struct Matrix<'a> {
@@ -35,6 +62,8 @@ pub struct Matrix<'a> {
     pub column_name: String,
     pub row_name: String,
     pub rows: Vec<(String, Vec<Option<&'a ResultFile>>)>,
+    /// In the same order.
+    pub intervals: Vec<Vec<Intervals>>,
 }
 
 impl<'a> Matrix<'a> {
@@ -52,12 +81,17 @@ impl<'a> Matrix<'a> {
             [] => return None,
         };
         let row_name = row_names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
-        let mut matrix = Matrix { columns: Vec::new(), column_name, row_name, rows: Vec::new() };
+        let mut matrix =
+            Matrix { columns: Vec::new(), column_name, row_name, rows: Vec::new(), intervals: Vec::new() };
         for result in results {
             let column = result.point[0].1.clone();
             let row: Vec<&str> = result.point[1..].iter().map(|(_, value)| value.as_str()).collect();
             matrix.put(column, row.join(", "), result);
         }
+        let row = |(_, cells): &(String, Vec<Option<&ResultFile>>)| {
+            cells.iter().map(|cell| cell.map(intervals).unwrap_or_default()).collect()
+        };
+        matrix.intervals = matrix.rows.iter().map(row).collect();
         Some(matrix)
     }
 
@@ -76,13 +110,24 @@ impl<'a> Matrix<'a> {
 
     pub fn text(&self) -> String {
         let mut out = String::new();
-        for shown in &SHOWN {
+        for (i, shown) in SHOWN.iter().enumerate() {
             let _ = writeln!(out, "\n{} ({} across{})", shown.name, self.column_name, self.down());
-            let head: String = self.columns.iter().map(|column| format!(" {column:>10}")).collect();
-            let _ = writeln!(out, "{:<16}{head}", self.row_name);
-            for (name, cells) in &self.rows {
-                let cells: String = cells.iter().map(|cell| format!(" {:>10}", shown.cell(*cell))).collect();
-                let _ = writeln!(out, "{name:<16}{cells}");
+            let cell = |(cell, intervals): (&Option<&ResultFile>, &Intervals)| {
+                let range = shown.range(*cell, intervals[i]);
+                let space = if range.is_empty() { "" } else { " " };
+                format!("{}{space}{range}", shown.cell(*cell))
+            };
+            let row = |((_, cells), intervals): (&(_, Vec<Option<&ResultFile>>), &Vec<Intervals>)| {
+                cells.iter().zip(intervals).map(cell).collect::<Vec<String>>()
+            };
+            let rows: Vec<Vec<String>> = self.rows.iter().zip(&self.intervals).map(row).collect();
+            let widest = rows.iter().flatten().chain(&self.columns).map(|cell| cell.chars().count()).max();
+            let width = widest.unwrap_or(0).max(10);
+            let line =
+                |cells: &[String]| cells.iter().map(|cell| format!(" {cell:>width$}")).collect::<String>();
+            let _ = writeln!(out, "{:<16}{}", self.row_name, line(&self.columns));
+            for ((name, _), cells) in self.rows.iter().zip(&rows) {
+                let _ = writeln!(out, "{name:<16}{}", line(cells));
             }
         }
         self.behind().iter().for_each(|line| out += line);
@@ -132,6 +177,14 @@ impl<'a> Matrix<'a> {
     }
 }
 
+/// 95 percent, over all repeats.
+fn intervals(result: &ResultFile) -> Intervals {
+    let estimates = Seconds::of(&result.repeats).estimates(&SHOWN.map(|shown| shown.figure));
+    let mut intervals = Intervals::default();
+    intervals.iter_mut().zip(estimates).for_each(|(interval, estimate)| *interval = estimate.interval);
+    intervals
+}
+
 impl Shown {
     /// Over all repeats; none where nothing was measured, or only a part.
     pub fn value(&self, result: &ResultFile) -> Option<f64> {
@@ -145,6 +198,13 @@ impl Shown {
             elapsed += outcome.elapsed_s;
         }
         Some((self.of)(&total, elapsed))
+    }
+
+    /// The interval behind the value, in brackets; empty where there is none.
+    pub fn range(&self, result: Option<&ResultFile>, interval: Option<(f64, f64)>) -> String {
+        let is_measured = result.is_some_and(|result| result.blemish().is_none());
+        let shown = |(low, high)| format!("[{}, {}]", (self.text)(low), (self.text)(high));
+        interval.filter(|_| is_measured).map(shown).unwrap_or_default()
     }
 
     pub fn cell(&self, result: Option<&ResultFile>) -> String {

@@ -151,7 +151,7 @@ mod tests {
                 tally.response.record(time);
                 tally.processed += 1;
             }
-            outcome.record.intervals.push(Interval { operations: vec![slice] });
+            outcome.record.intervals.push(Interval { operations: vec![slice], ..Interval::new(0) });
         }
         (outcome.record.interval_ns, outcome.record.operations) = (1_000_000_000, vec![tally]);
         outcome

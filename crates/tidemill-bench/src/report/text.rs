@@ -5,8 +5,8 @@ use super::remark::{remarks, warnings};
 use crate::figure::{ms, percent};
 use crate::histogram::Histogram;
 use crate::result::{PlanRecord, ResultFile};
-use crate::run::{Outcome, Pace, TIME_MAX, Tally};
-use crate::stats::{Estimate, Figure, Seconds};
+use crate::run::{Outcome, Pace, Part, TIME_MAX, Tally};
+use crate::stats::{Estimate, Figure, Seconds, Times};
 
 pub fn report(result: &ResultFile) -> String {
     let mut out = String::new();
@@ -87,7 +87,9 @@ pub fn first_line(text: &str) -> &str {
 /// The intervals of what the tables tell of each operation, over all repeats.
 fn operations(out: &mut String, result: &ResultFile) {
     let Some(first) = result.repeats.first().filter(|outcome| outcome.operations.len() > 1) else { return };
-    let figures = [Figure::Mean, Figure::Quantile(0.5), Figure::Quantile(0.95), Figure::Quantile(0.99)];
+    let mut figures = vec![Figure::Rate];
+    figures.extend(TIMES);
+    figures.extend(limited(result, &[Figure::Late, Figure::Skipped]));
     let mut rows = Vec::new();
     for (index, name) in first.operations.iter().enumerate() {
         let estimates = Seconds::of_operation(&result.repeats, index).estimates(&figures);
@@ -100,44 +102,76 @@ fn operations(out: &mut String, result: &ResultFile) {
     }
     let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).max(14);
     let heads: String = figures.iter().map(|figure| format!(" {:>22}", figure.name())).collect();
-    put(out, &format!("\n{:<width$}{heads} ms", "95 % intervals"));
+    put(out, &format!("\n{:<width$}{heads}", "95 % intervals"));
     for (name, intervals) in rows {
-        let show = |(low, high): &(f64, f64)| format!(" {:>22}", format!("{} to {}", ms(*low), ms(*high)));
-        put(out, &format!("{name:<width$}{}", intervals.iter().map(show).collect::<String>()));
+        let show = |(figure, (low, high)): (&Figure, &(f64, f64))| {
+            format!(" {:>22}", format!("{} to {}", bare(*figure, *low), figure.show(*high)))
+        };
+        put(out, &format!("{name:<width$}{}", figures.iter().zip(&intervals).map(show).collect::<String>()));
     }
+}
+
+/// A maximum has no interval: it is one operation, and the next run's may be anything above.
+const TIMES: [Figure; 5] = [
+    Figure::Mean,
+    Figure::Quantile(0.5),
+    Figure::Quantile(0.95),
+    Figure::Quantile(0.99),
+    Figure::Quantile(0.999),
+];
+
+/// Nothing is late, or skipped, without a limit.
+fn limited<'a>(result: &ResultFile, figures: &'a [Figure]) -> impl Iterator<Item = Figure> + use<'a> {
+    let has_limit = result.plan.limit_ms.is_some();
+    figures.iter().copied().filter(move |_| has_limit)
+}
+
+/// Without its unit.
+fn bare(figure: Figure, value: f64) -> String {
+    let shown = figure.show(value);
+    let number = shown.trim_end_matches(|c: char| !c.is_ascii_digit());
+    number.to_owned()
 }
 
 /// With intervals, over all repeats.
 fn figures(out: &mut String, result: &ResultFile) {
-    let seconds = Seconds::of(&result.repeats);
-    let mut figures = vec![
-        Figure::Rate,
-        Figure::Mean,
-        Figure::Quantile(0.5),
-        Figure::Quantile(0.95),
-        Figure::Quantile(0.99),
-    ];
+    let mut figures = vec![Figure::Rate];
+    figures.extend(TIMES);
+    figures.push(Figure::Stddev);
+    figures.extend(limited(result, &[Figure::Late, Figure::Skipped]));
     // Without a limit nothing is late, or skipped, but it may never have begun.
     let is_limited = result.plan.limit_ms.is_some();
     let has_backlog = || result.repeats.iter().any(|outcome| outcome.record.total().backlog > 0);
     figures.extend((is_limited || has_backlog()).then_some(Figure::Missed));
     let floors = floors(result, &figures);
     let noise_head = if result.again.is_empty() { "" } else { "noise (A/A)" };
-    put(out, format!("\nfigure        value      {:<24}  {noise_head}", "95 % interval").trim_end());
-    for (i, (figure, Estimate { value, interval })) in
-        figures.iter().zip(seconds.estimates(&figures)).enumerate()
+    put(out, format!("\nfigure               value  {:<24}  {noise_head}", "95 % interval").trim_end());
+    for (i, (figure, estimate)) in
+        figures.iter().zip(Seconds::of(&result.repeats).estimates(&figures)).enumerate()
     {
-        let show = |value: f64| match figure {
-            Figure::Rate => format!("{value:.1}/s"),
-            Figure::Missed => format!("{value:.3} %"),
-            _ => format!("{} ms", ms(value)),
-        };
-        let range = interval.map_or("too few intervals to tell".to_owned(), |(low, high)| {
-            format!("{} to {}", show(low), show(high))
-        });
         let noise = floors[i].map(|floor| format!("± {:.1} %", floor * 100.0)).unwrap_or_default();
-        put(out, format!("{:<10}{:>14}  {range:<24}  {noise}", figure.name(), show(value)).trim_end());
+        figure_line(out, &figure.name(), *figure, estimate, &noise);
     }
+    for (name, times) in [("service", Times::Service), ("lag", Times::Lag)] {
+        // In a closed loop nobody waits for a slot.
+        if times == Times::Lag && result.plan.pace == Pace::Closed {
+            continue;
+        }
+        let figures = [Figure::Mean, Figure::Quantile(0.99)];
+        for (figure, estimate) in
+            figures.iter().zip(Seconds::of_times(&result.repeats, times).estimates(&figures))
+        {
+            figure_line(out, &format!("{name} {}", figure.name()), *figure, estimate, "");
+        }
+    }
+}
+
+fn figure_line(out: &mut String, name: &str, figure: Figure, estimate: Estimate, noise: &str) {
+    let Estimate { value, interval } = estimate;
+    let range = interval.map_or("too few intervals to tell".to_owned(), |(low, high)| {
+        format!("{} to {}", figure.show(low), figure.show(high))
+    });
+    put(out, format!("{name:<12}{:>14}  {range:<24}  {noise}", figure.show(value)).trim_end());
 }
 
 fn outcome_block(out: &mut String, outcome: &Outcome) {
@@ -219,14 +253,22 @@ fn columns(times: &Histogram) -> String {
     all.iter().map(|value| format!("{:>10}", ms(*value))).collect::<Vec<_>>().join(" ")
 }
 
-/// Where the time of scripts went.
+/// Where the time of scripts went. Steps are only added up, so repeats alone tell how sure their means are.
 fn parts(out: &mut String, result: &ResultFile) {
-    let Some(outcome) = result.repeats.iter().rfind(|outcome| outcome.parts.len() > 1) else { return };
-    put(out, "\nmean ms   count      step");
-    for part in outcome.parts.iter().filter(|part| part.count > 0) {
-        let mean = part.total_ns as f64 / part.count as f64;
+    let with_parts: Vec<&Outcome> = result.repeats.iter().filter(|outcome| outcome.parts.len() > 1).collect();
+    let Some(outcome) = with_parts.last() else { return };
+    let of_repeats = if with_parts.len() > 1 { "  lowest to highest repeat" } else { "" };
+    put(out, &format!("\nmean ms   count      step{of_repeats}"));
+    for (i, part) in outcome.parts.iter().enumerate().filter(|(_, part)| part.count > 0) {
+        let mean = |part: &Part| part.total_ns as f64 / part.count.max(1) as f64;
+        let means = with_parts.iter().filter_map(|outcome| outcome.parts.get(i).map(mean));
+        let (low, high) = means.fold((f64::MAX, 0.0_f64), |(low, high), m| (low.min(m), high.max(m)));
+        let spread = match with_parts.len() {
+            1 => String::new(),
+            _ => format!("  {} to {} ms", ms(low), ms(high)),
+        };
         let operation = outcome.operations.get(part.operation).map_or("", String::as_str);
-        put(out, &format!("{:>8}  {:<9}  {operation}: {}", ms(mean), part.count, part.text));
+        put(out, &format!("{:>8}  {:<9}  {operation}: {}{spread}", ms(mean(part)), part.count, part.text));
     }
 }
 

@@ -36,9 +36,14 @@ pub struct Tally {
 }
 
 /// What happened in one stretch of time, by operation.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     pub operations: Vec<Slice>,
+    /// Of all operations that were due in it.
+    #[serde(default = "Histogram::coarse", skip_serializing_if = "Histogram::is_empty")]
+    pub service: Histogram,
+    #[serde(default = "Histogram::coarse", skip_serializing_if = "Histogram::is_empty")]
+    pub lag: Histogram,
 }
 
 /// What one operation did in an interval, or all of them.
@@ -136,8 +141,9 @@ impl Tally {
 }
 
 impl Interval {
-    fn new(operations: usize) -> Self {
-        Self { operations: vec![Slice::default(); operations] }
+    pub(crate) fn new(operations: usize) -> Self {
+        let (service, lag) = (Histogram::coarse(), Histogram::coarse());
+        Self { operations: vec![Slice::default(); operations], service, lag }
     }
 
     pub fn total(&self) -> Slice {
@@ -148,6 +154,8 @@ impl Interval {
 
     fn merge(&mut self, other: &Interval) {
         self.operations.iter_mut().zip(&other.operations).for_each(|(slice, other)| slice.merge(other));
+        self.service.merge(&other.service);
+        self.lag.merge(&other.lag);
     }
 }
 
@@ -213,6 +221,9 @@ impl Recorder {
                 tally.add(sample, is_late);
                 interval.late += u64::from(is_late);
                 interval.response.record(response);
+                let interval = &mut self.record.intervals[due_in];
+                interval.service.record(sample.end_ns - sample.begin_ns);
+                interval.lag.record(sample.begin_ns - sample.due_ns);
                 self.add_end(sample, operation);
             }
         }

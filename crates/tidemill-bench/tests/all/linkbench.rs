@@ -66,6 +66,7 @@ fn the_original_s_files_load_and_request() {
     assert!(ran.out.contains("reproduced flaws of the original: multiget, history"), "{}", ran.out);
     let kept = result(output.to_str().unwrap());
     assert_eq!((kept.parameters["requests"].as_str(), kept.blemish()), ("300", None));
+    assert!(kept.floor_cpu_us.is_some_and(|floor| floor > 0.0), "the generator's own cost is told");
     let fresh = bench(folder.path(), &[&["linkbench", "validate", "--fresh"][..], &target].concat());
     assert!(fresh.code == 2 && fresh.out.contains("check FAILED: links are as planned"), "{}", fresh.out);
 }

@@ -301,6 +301,46 @@ fn a_rate_is_found_and_results_are_compared() {
     assert!(better.code == 0 && better.out.contains("better"), "{}", better.out);
 }
 
+/// Whatever has samples has an interval, and what the generator costs stands beside it.
+#[test]
+fn figures_have_intervals() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = write(dir.path(), "work.sql", "\\set ms random(1, 9)\n\\sleep :ms ms\n");
+    let other = write(dir.path(), "other.sql", "\\sleep 5 ms\n");
+    let open = ["--target", "noop:", "-R", "150", "-L", "10ms", "-T", "6s", "--warmup", "0", "-P", "0"];
+    let ran = bench(
+        dir.path(),
+        &[&["run", &script, &other][..], &open, &["--repeats", "2", "-o", "r.json"]].concat(),
+    );
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    for figure in [
+        "rate",
+        "mean",
+        "p99.9",
+        "stddev",
+        "late",
+        "skipped",
+        "missed",
+        "service mean",
+        "service p99",
+        "lag mean",
+        "lag p99",
+    ] {
+        let line = ran.out.lines().find(|line| line.starts_with(&format!("{figure}  ")));
+        let line = line.unwrap_or_else(|| panic!("{figure}: {}", ran.out));
+        assert!(line.contains(" to ") && !line.contains("too few"), "{line}");
+    }
+    let head = ran.out.lines().find(|line| line.starts_with("95 % intervals")).unwrap();
+    for figure in ["rate", "p99.9", "late", "skipped"] {
+        assert!(head.contains(figure), "{head}");
+    }
+    assert!(ran.out.contains("step  lowest to highest repeat"), "{}", ran.out);
+    let sweep = ["sweep", &script, "--over", "clients=1,2", "-o", "swept"];
+    let swept = bench(dir.path(), &[&sweep[..], &open].concat());
+    assert_eq!(swept.code, 0, "{}{}", swept.out, swept.err);
+    assert_eq!(swept.out.matches('[').count(), 10, "each cell of five tables: {}", swept.out);
+}
+
 /// Twice the same: no figure is better or worse, and each has a floor.
 #[test]
 fn an_aa_run_tells_the_noise_floor() {
@@ -357,6 +397,7 @@ fn streams_are_counted() {
             assert_eq!(tallies[1].processed, tallies[2].processed, "each mark is seen");
             assert!(tallies[2].processed > 0 && tallies[2].lag.max() == 0, "from the acknowledgement");
             assert!(figure("ms until acknowledged rows are seen in every view, p50") > 0.0);
+            assert!(found.floor_cpu_us.is_some_and(|floor| floor > 0.0), "the generator's own");
         }
     }
 }

@@ -208,7 +208,7 @@ mod tests {
         (0..200).for_each(|i| tally.response.record(1_000_000 * (i + 1)));
         let mut slice = Slice { processed: 100, ..Slice::default() };
         (0..100).for_each(|i| slice.response.record(1_000_000 * (i + 1)));
-        let interval = Interval { operations: vec![slice, Slice::default()] };
+        let interval = Interval { operations: vec![slice, Slice::default()], ..Interval::new(0) };
         let record = Record {
             interval_ns: 1_000_000_000,
             intervals: vec![interval.clone(), interval.clone(), interval],

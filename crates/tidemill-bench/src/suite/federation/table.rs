@@ -7,6 +7,7 @@ use super::schema;
 use crate::figure::ms;
 use crate::result::ResultFile;
 use crate::run::{Outcome, Tally};
+use crate::stats::{Estimate, Figure, Seconds};
 
 /// A system is as good as the fastest up to this factor, and still fine up to the next.
 const EQUAL: f64 = 1.1;
@@ -50,7 +51,35 @@ pub fn table(results: &[ResultFile]) -> Option<String> {
     }
     text.push_str(LEGEND);
     text.push('\n');
+    intervals(&mut text, results);
     Some(text)
+}
+
+/// Below the marks, for the queries that have one in every system or in some.
+fn intervals(text: &mut String, results: &[ResultFile]) {
+    let mut rows = Vec::new();
+    for query in &QUERIES {
+        let interval = |result| median(result, &query.title())?.interval;
+        let cells: Vec<Option<(f64, f64)>> = results.iter().map(interval).collect();
+        if cells.iter().any(Option::is_some) {
+            let cell = |cell: &Option<(f64, f64)>| {
+                cell.map_or("-".to_owned(), |(low, high)| format!("{} to {}", ms(low), ms(high)))
+            };
+            let cells: String = cells.iter().map(|interval| format!(" {:>18}", cell(interval))).collect();
+            rows.push(format!("  {:<26}{cells}", query.title()));
+        }
+    }
+    if !rows.is_empty() {
+        let _ = writeln!(text, "95 % intervals of the medians, ms\n{}", rows.join("\n"));
+    }
+}
+
+/// The median response of a query, ns, with its interval.
+fn median(result: &ResultFile, title: &str) -> Option<Estimate> {
+    cell(result, title).time()?;
+    let index = result.repeats.first()?.operations.iter().position(|name| name == title)?;
+    let found = Seconds::of_operation(&result.repeats, index).estimates(&[Figure::Quantile(0.5)]);
+    found.into_iter().next()
 }
 
 /// The engine; with the number of the result where two have the same.
