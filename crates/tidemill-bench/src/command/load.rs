@@ -30,7 +30,7 @@ pub(super) struct Place {
     pub settings: Vec<(String, String)>,
     /// Makes data and schedules repeatable.
     #[arg(long, default_value_t = 1)]
-    seed: u64,
+    pub seed: u64,
 }
 
 impl Place {

@@ -27,34 +27,64 @@ pub(super) struct Search {
     /// How near the answer has to be, percent.
     #[arg(long, default_value_t = 5.0, value_name = "PERCENT")]
     tolerance: f64,
+    /// Search this often, with other seeds, and tell how far the rates are apart.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    repeats: u64,
     /// Where the result at the rate that was found is kept.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
+/// What one search has come to.
+#[derive(Default)]
+struct Found {
+    good: Option<(f64, ResultFile)>,
+    bad: Option<f64>,
+    /// Why it ended before it was near enough.
+    ended: Option<String>,
+}
+
 impl Search {
     pub fn run(self) -> Result<u8> {
         let threshold = Threshold::parse(&self.until)?;
-        if !(self.from > 0.0 && self.from.is_finite() && self.tolerance > 0.0) {
-            return Err(Error::usage("--from and --tolerance must be above 0"));
+        if !(self.from > 0.0 && self.from.is_finite() && self.tolerance > 0.0 && self.repeats > 0) {
+            return Err(Error::usage("--from, --tolerance and --repeats must be above 0"));
         }
         let experiment = self.load_at(self.from)?.experiment()?;
         threshold.check(&experiment.suite.workload(&experiment.context)?.operations())?;
         interrupt::listen().map_err(|error| Error::usage(error.to_string()))?;
-        let (mut good, mut bad): (Option<(f64, ResultFile)>, Option<f64>) = (None, None);
+        let mut all = Vec::new();
+        for repeat in 0..self.repeats {
+            let found = self.search(repeat, &threshold)?;
+            let is_ended = found.ended.is_some();
+            all.push(found);
+            if is_ended {
+                break;
+            }
+        }
+        self.tell(all)
+    }
+
+    fn search(&self, repeat: u64, threshold: &Threshold) -> Result<Found> {
+        let mut found = Found::default();
         let mut rate = self.from;
         for _ in 0..STEPS_MAX {
-            let (result, missed) = self.attempt(rate, &threshold)?;
+            match self.attempt(rate, repeat, threshold) {
+                Ok(Attempt::Met(result)) => found.good = Some((rate, *result)),
+                Ok(Attempt::Missed) => found.bad = Some(rate),
+                Ok(Attempt::Cut(why)) => found.ended = Some(why),
+                // Before anything was measured there is nothing to keep.
+                Err(error) if found.good.is_none() && found.bad.is_none() => return Err(error),
+                Err(error) => found.ended = Some(error.to_string()),
+            }
             if interrupt::interrupted() {
-                return Err(Error::Wrong("interrupted".to_owned()));
+                found.ended = Some("interrupted".to_owned());
             }
-            if missed.is_empty() {
-                good = Some((rate, result));
-            } else {
-                bad = Some(rate);
+            if found.ended.is_some() {
+                break;
             }
-            let low = good.as_ref().map_or(0.0, |(rate, _)| *rate);
-            rate = match bad {
+            let low = found.good.as_ref().map_or(0.0, |(rate, _)| *rate);
+            rate = match found.bad {
                 None => low * 2.0,
                 Some(bad) if low > 0.0 && bad / low - 1.0 <= self.tolerance / 100.0 => break,
                 Some(bad) if low == 0.0 && bad < self.from / 1000.0 => break,
@@ -63,16 +93,37 @@ impl Search {
                 Some(bad) => (low * bad).sqrt(),
             };
         }
-        let Some((rate, result)) = good else {
-            println!("no rate meets {}", self.until);
-            return Ok(exit::THRESHOLD_MISSED);
+        Ok(found)
+    }
+
+    /// Of several searches the one in the middle counts.
+    fn tell(&self, mut all: Vec<Found>) -> Result<u8> {
+        let ended = all.iter().find_map(|found| found.ended.clone());
+        all.retain(|found| found.good.is_some());
+        let rate = |found: &Found| found.good.as_ref().map_or(0.0, |(rate, _)| *rate);
+        all.sort_by(|a, b| rate(a).total_cmp(&rate(b)));
+        let spread = match all.as_slice() {
+            [first, .., last] => format!("; {} searches: {:.1} to {:.1}", all.len(), rate(first), rate(last)),
+            _ => String::new(),
         };
-        if let Some(path) = &self.output {
-            result.write(path)?;
+        let middle = all.len().saturating_sub(1) / 2;
+        match all.get(middle).and_then(|found| Some((found.good.as_ref()?, found.bad))) {
+            None if ended.is_some() => {}
+            None => println!("no rate meets {}", self.until),
+            Some(((rate, result), bad)) => {
+                if let Some(path) = &self.output {
+                    result.write(path)?;
+                }
+                let bad =
+                    bad.map_or("nothing higher was tried".to_owned(), |bad| format!("{bad:.1} does not"));
+                println!("{rate:.1} a second meets {} ({bad}{spread})", self.until);
+            }
         }
-        let bad = bad.map_or("nothing higher was tried".to_owned(), |bad| format!("{bad:.1} does not"));
-        println!("{rate:.1} a second meets {} ({bad})", self.until);
-        Ok(0)
+        if let Some(why) = ended {
+            println!("INCOMPLETE: the search ended early: {why}");
+            return Ok(exit::INCOMPLETE);
+        }
+        Ok(if all.is_empty() { exit::THRESHOLD_MISSED } else { 0 })
     }
 
     fn load_at(&self, rate: f64) -> Result<Load> {
@@ -81,8 +132,9 @@ impl Search {
         Ok(load)
     }
 
-    fn attempt(&self, rate: f64, threshold: &Threshold) -> Result<(ResultFile, Vec<String>)> {
-        let load = self.load_at(rate)?;
+    fn attempt(&self, rate: f64, repeat: u64, threshold: &Threshold) -> Result<Attempt> {
+        let mut load = self.load_at(rate)?;
+        load.place.seed = load.place.seed.wrapping_add(repeat);
         let mut result = load.experiment()?.measure(Repeats { count: 1, is_aa: false }, 0)?;
         result.settings = load.place.settings.iter().cloned().collect();
         let mut missed = Vec::new();
@@ -100,7 +152,19 @@ impl Search {
                 if missed.is_empty() { "met".to_owned() } else { missed.join("; ") }
             );
         }
+        // That tells nothing of the rate.
+        if let Some(why) = result.outcomes().find_map(|outcome| outcome.incomplete.clone()) {
+            return Ok(Attempt::Cut(why));
+        }
         missed.extend(result.blemish());
-        Ok((result, missed))
+        Ok(if missed.is_empty() { Attempt::Met(Box::new(result)) } else { Attempt::Missed })
     }
+}
+
+/// What one rate has come to.
+enum Attempt {
+    Met(Box<ResultFile>),
+    Missed,
+    /// The run was cut short, and why.
+    Cut(String),
 }

@@ -50,15 +50,17 @@ impl Sweep {
         interrupt::listen().map_err(|error| Error::usage(error.to_string()))?;
         let mut results = Vec::new();
         let mut folder = self.output.clone();
+        let mut ended = None;
         for (i, (point, load)) in points.iter().zip(&loads).enumerate() {
-            let experiment = load.experiment()?;
-            if self.prepare {
-                experiment.suite.prepare(&experiment.context)?;
-            }
-            let mut result =
-                experiment.measure(Repeats { count: self.repeats.get(), is_aa: false }, self.progress)?;
-            result.settings = load.place.settings.iter().cloned().collect();
-            result.point.clone_from(point);
+            // A server that is gone answers none of the other points either.
+            let result = match self.measure(point, load) {
+                Ok(result) => result,
+                Err(error) if results.is_empty() => return Err(error),
+                Err(error) => {
+                    ended = Some(format!("{}: {error}", named(point)));
+                    break;
+                }
+            };
             eprintln!("{} of {}: {}", i + 1, points.len(), described(&result));
             let folder = folder.get_or_insert_with(|| {
                 PathBuf::from("bench-results").join(format!(
@@ -78,9 +80,25 @@ impl Sweep {
         }
         write_page(self.html.as_deref(), &results)?;
         println!("results: {}", folder.unwrap_or_default().display());
+        if results.len() < points.len() {
+            let why = ended.unwrap_or_else(|| "interrupted".to_owned());
+            println!("INCOMPLETE: {} of {} points were run: {why}", results.len(), points.len());
+        }
         let is_whole =
             results.len() == points.len() && results.iter().all(|result| result.blemish().is_none());
         Ok(if is_whole { 0 } else { exit::INCOMPLETE })
+    }
+
+    fn measure(&self, point: &[(String, String)], load: &Load) -> Result<ResultFile> {
+        let experiment = load.experiment()?;
+        if self.prepare {
+            experiment.suite.prepare(&experiment.context)?;
+        }
+        let mut result =
+            experiment.measure(Repeats { count: self.repeats.get(), is_aa: false }, self.progress)?;
+        result.settings = load.place.settings.iter().cloned().collect();
+        result.point = point.to_vec();
+        Ok(result)
     }
 
     fn load_at(&self, point: &[(String, String)]) -> Result<Load> {
@@ -96,14 +114,17 @@ fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(60).collect()
 }
 
+fn named(point: &[(String, String)]) -> String {
+    point.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+}
+
 fn described(result: &ResultFile) -> String {
-    let point: Vec<String> = result.point.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let total = result.repeats.first().map(|outcome| outcome.record.total()).unwrap_or_default();
     let behind = total.behind().map(|why| format!(" RATE NOT REACHED: {why}")).unwrap_or_default();
     let blemish = result.blemish().map(|blemish| format!(" INCOMPLETE: {blemish}")).unwrap_or_default();
     format!(
         "{}: {} processed, {} late, {} skipped, p99 {} ms{behind}{blemish}",
-        point.join(" "),
+        named(&result.point),
         total.processed,
         total.late,
         total.skipped,

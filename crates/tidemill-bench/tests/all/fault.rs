@@ -68,6 +68,36 @@ fn a_server_that_dies_leaves_an_incomplete_result() {
     assert!(again.out.contains("INCOMPLETE"), "{}", again.out);
 }
 
+/// What was measured before the server died is told and kept.
+#[test]
+fn a_sweep_and_a_search_keep_what_they_have() {
+    let Some(server) = Postgres::start() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let script = write(dir.path(), "one.sql", "select 1;\n");
+    let url = server.url();
+    let common = [&script, "--target", &url, "-T", "1s", "--warmup", "0"];
+    let sweep = ["sweep", "--over", "clients=1,2,4,8", "--rate", "50", "-o", "swept", "--html", "page.html"];
+    let sweeping = started(dir.path(), &[&sweep[..1], &common, &sweep[1..]].concat());
+    // Below any rate that this server does not meet, so that only its end ends the search.
+    let search = ["search", "--until", "rate > 0", "--from", "10", "-o", "found.json"];
+    let searching = started(dir.path(), &[&search[..1], &common, &search[1..]].concat());
+    until("the first point is run", || dir.path().join("swept/0000.json").exists());
+    std::thread::sleep(Duration::from_millis(500));
+    server.signal("KILL");
+    let swept = finished(sweeping.wait_with_output().unwrap());
+    assert_eq!(swept.code, 2, "{}{}", swept.out, swept.err);
+    for part in ["late % (clients across", "results: swept", "INCOMPLETE: "] {
+        assert!(swept.out.contains(part), "{part}: {}{}", swept.out, swept.err);
+    }
+    assert!(dir.path().join("page.html").exists());
+    let found = finished(searching.wait_with_output().unwrap());
+    assert_eq!(found.code, 2, "{}{}", found.out, found.err);
+    for part in ["a second meets rate > 0", "INCOMPLETE: the search ended early"] {
+        assert!(found.out.contains(part), "{part}: {}{}", found.out, found.err);
+    }
+    assert_eq!(result(dir.path().join("found.json").to_str().unwrap()).blemish(), None);
+}
+
 #[test]
 fn ctrl_c_keeps_what_was_measured() {
     let dir = tempfile::tempdir().unwrap();

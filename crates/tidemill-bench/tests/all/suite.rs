@@ -269,9 +269,12 @@ fn a_rate_is_found_and_results_are_compared() {
             "0",
             "--tolerance",
             "20",
+            "--repeats",
+            "2",
         ],
     );
     assert_eq!(found.code, 0, "{}{}", found.out, found.err);
+    assert!(found.out.contains("; 2 searches: "), "{}", found.out);
     // One client that sleeps 10 ms does less than 100 a second, and queues before that.
     let rate: f64 = found.out.split(' ').next().unwrap().parse().unwrap();
     assert!((20.0..100.0).contains(&rate), "{}", found.out);
