@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 
 use crate::error::{Error, Result};
+use crate::output;
 
 /// Measure a database.
 #[derive(Args)]
@@ -57,6 +58,10 @@ pub fn main(arguments: Arguments) -> ExitCode {
     // The allocator asks for huge pages, of which so small a process uses a part. Where the kernel refuses it takes more.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
     match dispatch(arguments.verb) {
+        Ok(0) if !output::is_complete() => {
+            eprintln!("tidemill bench: the output could not be written");
+            ExitCode::from(exit::INCOMPLETE)
+        }
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("tidemill bench: {error}");

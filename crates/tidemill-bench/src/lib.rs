@@ -1,5 +1,8 @@
 //! The workbench: honest load generation and measurement of any database, by its client protocol alone.
 
+#[macro_use]
+mod output;
+
 mod command;
 pub mod error;
 mod fiber;

@@ -26,6 +26,14 @@ pub fn started(folder: &Path, arguments: &[&str]) -> Child {
     command(folder, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
+/// Runs with an output that nobody reads.
+pub fn unread(folder: &Path, arguments: &[&str]) -> Ran {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let child = command(folder, arguments).stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+    finished(child.wait_with_output().unwrap())
+}
+
 pub fn finished(output: Output) -> Ran {
     Ran {
         code: output.status.code().unwrap_or(-1),

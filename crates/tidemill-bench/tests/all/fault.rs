@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::bench::{bench, finished, result, started, until, write};
+use crate::bench::{bench, finished, result, started, unread, until, write};
 use crate::postgres::Postgres;
 
 /// The stop is seen in the percentiles, because response times count from the intended starts: 10 percent of the
@@ -117,6 +117,23 @@ fn ctrl_c_keeps_what_was_measured() {
     assert_eq!(ran.code, 2, "{}", ran.out);
     assert!(ran.out.contains("INCOMPLETE: interrupted"), "{}", ran.out);
     assert!(result(path).repeats[0].record.total().processed > 20);
+}
+
+/// As with `| head`: no panic, the same exit code, and the result is there.
+#[test]
+fn output_that_nobody_reads_is_no_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = write(dir.path(), "one.sql", "select 1;\n");
+    let run =
+        ["run", &script, "--target", "noop:", "--closed", "-t", "5", "-T", "1s", "-P", "0", "-o", "r.json"];
+    let missed = [&run[..], &["--threshold", "rate < 0"]].concat();
+    for (arguments, code) in
+        [(&["list"][..], 0), (&run, 0), (&missed, 3), (&["linkbench", "plan", "--nodes", "1000"], 0)]
+    {
+        let ran = unread(dir.path(), arguments);
+        assert_eq!((ran.code, ran.err.contains("panicked")), (code, false), "{arguments:?}: {}", ran.err);
+    }
+    assert_eq!(result(dir.path().join("r.json").to_str().unwrap()).blemish(), None);
 }
 
 #[test]
