@@ -11,5 +11,8 @@ struct Launcher {
 }
 
 fn main() -> ExitCode {
-    tidemill_bench::main(Launcher::parse().bench)
+    match tidemill_bench::parse::<Launcher>() {
+        Ok(launcher) => tidemill_bench::main(launcher.bench),
+        Err(code) => code,
+    }
 }

@@ -54,6 +54,15 @@ mod exit {
     pub const THRESHOLD_MISSED: u8 = 3;
 }
 
+/// The arguments of a program that has these among its own. What is refused is wrong usage and has its exit code; help has none.
+pub fn parse<P: clap::Parser>() -> std::result::Result<P, ExitCode> {
+    P::try_parse().map_err(|refused| {
+        // That nobody reads it changes nothing.
+        let _ = refused.print();
+        ExitCode::from(if refused.use_stderr() { exit::WRONG_USAGE } else { 0 })
+    })
+}
+
 pub fn main(arguments: Arguments) -> ExitCode {
     // The allocator asks for huge pages, of which so small a process uses a part. Where the kernel refuses it takes more.
     let _ = rustix::thread::disable_transparent_huge_pages(true);

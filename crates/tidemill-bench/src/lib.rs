@@ -22,4 +22,4 @@ pub mod target;
 pub mod threshold;
 mod usl;
 
-pub use command::{Arguments, main};
+pub use command::{Arguments, main, parse};

@@ -66,7 +66,10 @@ struct Serve {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match tidemill_bench::parse::<Arguments>() {
+        Ok(arguments) => arguments,
+        Err(code) => return code,
+    };
     let done = match arguments.command {
         Command::Serve(serve) => run(serve),
         Command::Demo(demo) => {

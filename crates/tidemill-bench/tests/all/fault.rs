@@ -142,9 +142,16 @@ fn bad_input_is_told() {
     let script = write(dir.path(), "one.sql", "select 1;\n");
     let wrong = write(dir.path(), "wrong.sql", "select 1;\n\\sett x 1\n");
     let run = |more: &[&str]| bench(dir.path(), &[&["run"], more].concat());
+    let helped = bench(dir.path(), &["run", "--help"]);
+    assert!(helped.code == 0 && helped.out.contains("Usage"), "{}", helped.out);
+    let verb = bench(dir.path(), &["runn"]);
+    assert!(verb.code == 1 && verb.err.contains("unrecognized subcommand"), "{}", verb.err);
     for (arguments, code, message) in [
+        (&["--closed"][..], 1, "required arguments were not provided"),
+        (&[&script, "-M", "foo"], 1, "invalid value 'foo'"),
+        (&[&script, "--closed", "--rate", "5"], 1, "cannot be used with"),
         (
-            &[&script, "--target", "postgres://127.0.0.1:1/x", "--closed"][..],
+            &[&script, "--target", "postgres://127.0.0.1:1/x", "--closed"],
             2,
             "could not connect to 127.0.0.1:1",
         ),
