@@ -99,36 +99,50 @@ pub(super) struct Experiment {
 }
 
 impl Load {
-    /// One coordinate of a sweep: an option, a parameter of the suite, or with `set.` a setting of the server.
+    /// One coordinate of a sweep: an option, a parameter of the suite, with `define.` a variable of the scripts, or with `set.` a
+    /// setting of the server.
     pub fn vary(&mut self, name: &str, value: &str) -> Result<()> {
         let text = Some(value.to_owned());
+        let wrong = |what: &str| Error::usage(format!("\"{value}\" is no {what}"));
+        let count = |what: &str| value.parse::<usize>().ok().filter(|n| *n > 0).ok_or_else(|| wrong(what));
         match name {
-            "clients" => {
-                let clients = value.parse().ok().filter(|n| *n > 0);
-                self.clients = Some(
-                    clients.ok_or_else(|| Error::usage(format!("\"{value}\" is no number of clients")))?,
-                );
+            "clients" => self.clients = Some(count("number of clients")?),
+            "threads" => self.threads = Some(count("number of threads")?),
+            "operations" => {
+                self.operations_max = Some(value.parse().map_err(|_| wrong("number of operations"))?);
             }
             "rate" => (self.rate, self.closed) = (text, false),
             "limit" => self.limit = text,
+            "time" => self.time = text,
+            "warmup" => self.warmup = text,
+            "seed" => self.place.seed = value.parse().map_err(|_| wrong("seed"))?,
+            "scale" if self.is_files() => self.scale = text,
             "mode" => {
                 let mode = <Mode as clap::ValueEnum>::from_str(value, true);
-                self.mode = Some(mode.map_err(|_| Error::usage(format!("\"{value}\" is no mode")))?);
+                self.mode = Some(mode.map_err(|_| wrong("mode"))?);
             }
-            name => match name.strip_prefix("set.") {
-                Some(setting) => self.place.settings.push((setting.to_owned(), value.to_owned())),
-                None => {
-                    let suite = self.suite()?;
-                    if !suite.parameters().iter().any(|parameter| parameter.name == name) {
-                        return Err(Error::usage(format!(
-                            "\"{name}\" cannot be varied (clients, rate, limit, mode, a parameter of the suite, or \
-                             set.NAME for a setting of the server)"
-                        )));
-                    }
-                    self.place.parameters.push((name.to_owned(), value.to_owned()));
-                }
-            },
+            name => self.vary_named(name, value)?,
         }
+        Ok(())
+    }
+
+    fn vary_named(&mut self, name: &str, value: &str) -> Result<()> {
+        let pair = |name: &str| (name.to_owned(), value.to_owned());
+        if let Some(setting) = name.strip_prefix("set.") {
+            self.place.settings.push(pair(setting));
+            return Ok(());
+        }
+        if let Some(variable) = name.strip_prefix("define.") {
+            self.variables.push(pair(variable));
+            return Ok(());
+        }
+        if !self.suite()?.parameters().iter().any(|parameter| parameter.name == name) {
+            return Err(Error::usage(format!(
+                "\"{name}\" cannot be varied (clients, threads, rate, limit, time, warmup, operations, seed, mode, a parameter of the \
+                 suite, define.NAME for a variable of scripts, or set.NAME for a setting of the server)"
+            )));
+        }
+        self.place.parameters.push(pair(name));
         Ok(())
     }
 

@@ -18,7 +18,8 @@ const POINTS_MAX: usize = 10_000;
 pub(super) struct Sweep {
     #[command(flatten)]
     load: Load,
-    /// What varies: clients, rate, limit, mode, a parameter of the suite, or set.NAME for a setting of the server.
+    /// What varies: clients, threads, rate, limit, time, warmup, operations, seed, mode, a parameter of the suite, scale or
+    /// define.NAME of scripts, or set.NAME for a setting of the server. A comma within a value is written \,
     ///
     /// Repeated for more than one: the first goes across, the others down.
     #[arg(long, required = true, value_name = "NAME=A,B,C")]
@@ -140,11 +141,11 @@ fn points(over: &[String]) -> Result<Vec<Vec<(String, String)>>> {
             .split_once('=')
             .filter(|(name, values)| !name.is_empty() && !values.is_empty())
             .ok_or_else(|| Error::usage(format!("\"{axis}\" is not NAME=A,B,C")))?;
-        let values: Vec<&str> = values.split(',').map(str::trim).collect();
+        let values = separated(values);
         let mut longer = Vec::new();
         for point in &points {
             for value in &values {
-                let coordinate = (name.trim().to_owned(), (*value).to_owned());
+                let coordinate = (name.trim().to_owned(), value.clone());
                 longer.push([&[coordinate], point.as_slice()].concat());
             }
         }
@@ -154,6 +155,21 @@ fn points(over: &[String]) -> Result<Vec<Vec<(String, String)>>> {
         }
     }
     Ok(points)
+}
+
+/// At commas, except those behind a backslash, which is not part of the value then.
+fn separated(text: &str) -> Vec<String> {
+    let mut values = vec![String::new()];
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        match (character, values.last_mut()) {
+            ('\\', Some(value)) if characters.next_if_eq(&',').is_some() => value.push(','),
+            (',', _) => values.push(String::new()),
+            (other, Some(value)) => value.push(other),
+            (_, None) => {}
+        }
+    }
+    values.into_iter().map(|value| value.trim().to_owned()).collect()
 }
 
 #[cfg(test)]
@@ -166,5 +182,10 @@ mod tests {
         let texts: Vec<String> = points.iter().map(|p| format!("{}{}", p[0].1, p[1].1)).collect();
         assert_eq!(texts, ["10", "20", "14", "24"]);
         assert!(super::points(&["clients".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn a_value_may_have_commas() {
+        assert_eq!(separated(r"a\,b, c,d\n"), ["a,b", "c", r"d\n"]);
     }
 }

@@ -344,6 +344,26 @@ fn figures_have_intervals() {
     assert_eq!(swept.out.matches('[').count(), 10, "each cell of five tables: {}", swept.out);
 }
 
+/// Options and variables of scripts vary too.
+#[test]
+fn scripts_are_swept() {
+    let dir = tempfile::tempdir().unwrap();
+    let script =
+        write(dir.path(), "v.sql", "select cast(:scale as int) + :x as sum \\gset\n\\set seen debug(:sum)\n");
+    let sweep = |over: &[&str]| {
+        let fixed = ["sweep", &script, "--target", "sqlite::memory:", "--closed", "-t", "1", "-o", "swept"];
+        let over: Vec<&str> = over.iter().flat_map(|over| ["--over", over]).collect();
+        bench(dir.path(), &[&fixed[..], &["--warmup", "0", "-T", "1s"], &over].concat())
+    };
+    let ran = sweep(&["scale=10,20", "define.x=1,2", "threads=1"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    for sum in [11, 12, 21, 22] {
+        assert!(ran.err.contains(&format!("debug(script=0,command=2): int {sum}")), "{sum}: {}", ran.err);
+    }
+    let wrong = sweep(&["define.x=1", "threads=0"]);
+    assert!(wrong.code == 1 && wrong.err.contains("\"0\" is no number of threads"), "{}", wrong.err);
+}
+
 /// Twice the same: no figure is better or worse, and each has a floor.
 #[test]
 fn an_aa_run_tells_the_noise_floor() {
