@@ -24,8 +24,8 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// The suites and their parameters.
-    List,
+    /// Suites and their parameters.
+    List(suite::List),
     /// Make the tables of a suite and fill them.
     Prepare(suite::Prepare),
     /// Ask a suite's questions whose answers are known.
@@ -82,7 +82,7 @@ pub fn main(arguments: Arguments) -> ExitCode {
 
 fn dispatch(verb: Verb) -> Result<u8> {
     match verb {
-        Verb::List => suite::list(),
+        Verb::List(list) => list.run(),
         Verb::Prepare(prepare) => prepare.run(),
         Verb::Validate(validate) => validate.run(),
         Verb::Run(run) => run.run(),

@@ -5,14 +5,23 @@ use super::load::Place;
 use crate::error::Result;
 use crate::suite;
 
-pub(super) fn list() -> Result<u8> {
-    for suite in suite::all() {
-        println!("{:<14} {}", suite.name(), suite.summary());
-        for parameter in suite.parameters() {
-            println!("    -p {}={}\t{}", parameter.name, parameter.default, parameter.help);
+#[derive(clap::Args)]
+pub(super) struct List {
+    /// Names or folders of suites [default: all that are built in].
+    suites: Vec<String>,
+}
+
+impl List {
+    pub fn run(self) -> Result<u8> {
+        let chosen = self.suites.iter().map(|name| suite::find(name)).collect::<Result<Vec<_>>>()?;
+        for suite in if chosen.is_empty() { suite::all() } else { chosen } {
+            println!("{:<14} {}", suite.name(), suite.summary());
+            for parameter in suite.parameters() {
+                println!("    -p {}={}\t{}", parameter.name, parameter.default, parameter.help);
+            }
         }
+        Ok(0)
     }
-    Ok(0)
 }
 
 #[derive(clap::Args)]

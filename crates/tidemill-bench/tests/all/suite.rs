@@ -38,6 +38,10 @@ fn a_folder_is_a_suite() {
     write(&folder, "count.sql", "\\set k random(1, :scale)\nselect count(*) from t where i <= :k;");
     let url = format!("sqlite:{}", dir.path().join("c.db").display());
     let (folder, target) = (folder.to_str().unwrap(), ["--target", &url]);
+    let listed = bench(dir.path(), &["list", folder]);
+    assert_eq!(listed.out, "counting       counting\n    -p scale=3\trows\n");
+    let unknown = bench(dir.path(), &["list", "repotring"]);
+    assert!(unknown.code == 1 && unknown.err.contains("did you mean \"reporting\"?"), "{}", unknown.err);
     let before = bench(dir.path(), &[&["run", folder], &target[..]].concat());
     assert_eq!(before.code, 2, "{}{}", before.out, before.err);
     assert!(before.err.contains("no such table: t"), "{}", before.err);
