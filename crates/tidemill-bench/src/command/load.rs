@@ -34,6 +34,12 @@ pub(super) struct Place {
 }
 
 impl Place {
+    /// With `--scale`, which stands for a parameter of the suite.
+    pub fn scaled(mut self, scale: Option<String>) -> Place {
+        self.parameters.extend(scale.map(|scale| ("scale".to_owned(), scale)));
+        self
+    }
+
     pub fn context(&self, suite: &dyn Suite, clients: usize) -> Result<Context> {
         Ok(Context {
             target: Target::open(&self.target)?.with_settings(&self.settings),
@@ -150,11 +156,8 @@ impl Load {
         let suite = self.suite()?;
         let defaults = suite.defaults();
         let clients = self.clients.or(defaults.clients).unwrap_or(1);
-        let mut place = self.place.clone();
         // Scripts of the command line have it as a variable.
-        if let Some(scale) = self.scale.as_ref().filter(|_| !self.is_files()) {
-            place.parameters.push(("scale".to_owned(), scale.clone()));
-        }
+        let place = self.place.clone().scaled(self.scale.clone().filter(|_| !self.is_files()));
         if self.mode.is_some() && !suite.has_modes() {
             return Err(Error::usage(format!(
                 "suite {} sends no scripts, so -M has nothing to change (`tidemill bench list` shows its parameters)",

@@ -30,12 +30,15 @@ pub(super) struct Prepare {
     suite: String,
     #[command(flatten)]
     place: Place,
+    /// The parameter scale of suites that have one, as with run.
+    #[arg(short, long)]
+    scale: Option<String>,
 }
 
 impl Prepare {
     pub fn run(self) -> Result<u8> {
         let suite = suite::find(&self.suite)?;
-        let context = self.place.context(suite.as_ref(), 1)?;
+        let context = self.place.scaled(self.scale).context(suite.as_ref(), 1)?;
         let begin = std::time::Instant::now();
         suite.prepare(&context)?;
         eprintln!("prepared {} in {:.1} s", suite.name(), begin.elapsed().as_secs_f64());
@@ -52,12 +55,15 @@ pub(super) struct Validate {
     /// Ask what must hold after a run, not before.
     #[arg(long)]
     after: bool,
+    /// The parameter scale of suites that have one, as with run.
+    #[arg(short, long)]
+    scale: Option<String>,
 }
 
 impl Validate {
     pub fn run(self) -> Result<u8> {
         let suite = suite::find(&self.suite)?;
-        let context = self.place.context(suite.as_ref(), 1)?;
+        let context = self.place.scaled(self.scale).context(suite.as_ref(), 1)?;
         let checks = suite.validate(&context, self.after)?;
         for check in &checks {
             println!("{}: {}: {}", if check.passed { "right" } else { "WRONG" }, check.name, check.detail);

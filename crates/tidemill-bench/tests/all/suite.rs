@@ -45,10 +45,12 @@ fn a_folder_is_a_suite() {
     let before = bench(dir.path(), &[&["run", folder], &target[..]].concat());
     assert_eq!(before.code, 2, "{}{}", before.out, before.err);
     assert!(before.err.contains("no such table: t"), "{}", before.err);
-    let prepared = bench(dir.path(), &[&["prepare", folder, "-p", "scale=10"], &target[..]].concat());
+    let prepared = bench(dir.path(), &[&["prepare", folder, "-s", "10"], &target[..]].concat());
     assert_eq!(prepared.code, 0, "{}", prepared.err);
     let wrong = bench(dir.path(), &[&["validate", folder], &target[..]].concat());
     assert_eq!((wrong.code, wrong.out.trim()), (2, "WRONG: rows: 10 instead of 3"));
+    let right = bench(dir.path(), &[&["validate", folder, "--scale", "10"], &target[..]].concat());
+    assert_eq!((right.code, right.out.trim()), (0, "right: rows: 10"));
     let refused = bench(dir.path(), &[&["run", folder], &target[..]].concat());
     assert!(
         refused.err.contains("the answers are wrong before the run: rows: 10 instead of 3"),
