@@ -53,6 +53,11 @@ impl std::fmt::Display for ServerError {
     }
 }
 
+/// By the codes of PostgreSQL and MySQL at the end of its first line, and by SQLite's words, which has no code for it.
+pub fn tells_of_a_missing_table(text: &str) -> bool {
+    ["(42P01)", "(42S02)", "no such table: "].iter().any(|sign| text.contains(sign))
+}
+
 impl Error {
     pub fn usage(message: impl Into<String>) -> Self {
         Error::Usage(message.into())
@@ -74,6 +79,12 @@ impl Error {
             Error::Tolerated { error, .. } => error.code(),
             _ => None,
         }
+    }
+
+    /// The same with what to do about it, if it tells of a table that is not there.
+    pub fn with_advice(self, advice: impl FnOnce() -> String) -> Self {
+        let text = self.to_string();
+        if tells_of_a_missing_table(&text) { Error::Wrong(format!("{text}\n{}", advice())) } else { self }
     }
 
     /// What errors are counted by: the server's code, or what kind of error it is.

@@ -34,6 +34,10 @@ pub trait Suite: Send + Sync {
     fn has_modes(&self) -> bool {
         false
     }
+    /// What to do when tables are missing.
+    fn advice(&self) -> String {
+        format!("make the tables first: tidemill bench prepare {}", self.name())
+    }
     /// Makes the tables and fills them.
     fn prepare(&self, context: &Context) -> Result<()>;
     fn workload(&self, context: &Context) -> Result<Arc<dyn Workload>>;

@@ -285,6 +285,10 @@ impl Suite for Files {
         true
     }
 
+    fn advice(&self) -> String {
+        "make the tables of the scripts first (those of pgbench's own with pgbench -i)".to_owned()
+    }
+
     fn prepare(&self, _: &Context) -> Result<()> {
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::exit;
 use super::load::{Experiment, Load};
 use super::watch::Watch;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, tells_of_a_missing_table};
 use crate::interrupt;
 use crate::machine::memory_max_bytes;
 use crate::report::html::page;
@@ -61,6 +61,9 @@ impl Run {
         print!("{}", report(&result));
         table(std::slice::from_ref(&result)).into_iter().for_each(|table| print!("{table}"));
         println!("result: {}", path.display());
+        if result.blemish().is_some_and(|blemish| tells_of_a_missing_table(&blemish)) {
+            println!("HINT: {}", experiment.suite.advice());
+        }
         write_page(self.html.as_deref(), std::slice::from_ref(&result))?;
         let mut missed = Vec::new();
         for (threshold, outcome) in thresholds.iter().flat_map(|t| result.repeats.iter().map(move |o| (t, o)))
@@ -97,13 +100,7 @@ impl Experiment {
         let mut result = ResultFile::new(suite.name(), TargetRecord::of(&context.target)?, plan);
         let recorded = |(name, value): (&String, &String)| (name.clone(), without_passwords(value));
         result.parameters = context.parameters.iter().map(recorded).collect();
-        let hint = |error: Error| match error.code() {
-            Some("42P01" | "42S02") => Error::Wrong(format!(
-                "{error}\nmake the tables first: tidemill bench prepare {}",
-                suite.name()
-            )),
-            _ => error,
-        };
+        let hint = |error: Error| error.with_advice(|| suite.advice());
         result.checks = suite.validate(context, false).map_err(hint)?;
         let failed = result.checks.iter().find(|check| !check.passed);
         if let Some(failed) = failed.filter(|_| !suite.measures_beside_wrong_answers()) {

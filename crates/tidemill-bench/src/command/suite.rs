@@ -64,7 +64,8 @@ impl Validate {
     pub fn run(self) -> Result<u8> {
         let suite = suite::find(&self.suite)?;
         let context = self.place.scaled(self.scale).context(suite.as_ref(), 1)?;
-        let checks = suite.validate(&context, self.after)?;
+        let checks =
+            suite.validate(&context, self.after).map_err(|error| error.with_advice(|| suite.advice()))?;
         for check in &checks {
             println!("{}: {}: {}", if check.passed { "right" } else { "WRONG" }, check.name, check.detail);
         }

@@ -135,11 +135,15 @@ impl Arguments {
             Verb::Plan(plan) => plan.run(),
             Verb::Ddl(ddl) => ddl.run(),
             Verb::Load(load) => load.run(),
-            Verb::Request(request) => request.run(),
-            Verb::Validate(validate) => validate.run(),
-            Verb::Explain(explain) => explain.run(),
+            Verb::Request(request) => request.run().map_err(load_first),
+            Verb::Validate(validate) => validate.run().map_err(load_first),
+            Verb::Explain(explain) => explain.run().map_err(load_first),
         }
     }
+}
+
+fn load_first(error: Error) -> Error {
+    error.with_advice(|| "make the tables first: tidemill bench linkbench load".to_owned())
 }
 
 impl Plan {

@@ -227,6 +227,10 @@ impl Suite for Folder {
         self.built_in.as_ref().map_or_else(|| Ok(BTreeMap::new()), |suite| suite.figures(context, outcome))
     }
 
+    fn advice(&self) -> String {
+        format!("make the tables first: tidemill bench prepare {}", self.folder.display())
+    }
+
     fn prepare(&self, context: &Context) -> Result<()> {
         if let Some(suite) = &self.built_in {
             suite.prepare(context)?;

@@ -216,6 +216,7 @@ fn wrong_credentials_and_missing_tables_are_told() {
     let missing = run(&server.url());
     assert_eq!(missing.code, 2);
     assert!(missing.out.contains("relation \"no_such_table\" does not exist"), "{}", missing.out);
+    assert!(missing.out.contains("HINT: make the tables of the scripts first"), "{}", missing.out);
 }
 
 /// Passwords of all kinds, right and wrong.

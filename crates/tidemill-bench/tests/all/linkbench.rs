@@ -137,4 +137,5 @@ fn wrong_input_is_told_with_its_place() {
     let missing =
         bench(folder.path(), &["linkbench", "request", "--nodes", "10", "--target", "sqlite:empty.db"]);
     assert!(missing.code == 2 && missing.err.contains("no such table"), "{}", missing.err);
+    assert!(missing.err.contains("make the tables first: tidemill bench linkbench load"), "{}", missing.err);
 }

@@ -45,6 +45,10 @@ fn a_folder_is_a_suite() {
     let before = bench(dir.path(), &[&["run", folder], &target[..]].concat());
     assert_eq!(before.code, 2, "{}{}", before.out, before.err);
     assert!(before.err.contains("no such table: t"), "{}", before.err);
+    let advice = format!("make the tables first: tidemill bench prepare {folder}");
+    assert!(before.err.contains(&advice), "{}", before.err);
+    let before = bench(dir.path(), &[&["validate", folder], &target[..]].concat());
+    assert!(before.code == 2 && before.err.contains(&advice), "{}", before.err);
     let prepared = bench(dir.path(), &[&["prepare", folder, "-s", "10"], &target[..]].concat());
     assert_eq!(prepared.code, 0, "{}", prepared.err);
     let wrong = bench(dir.path(), &[&["validate", folder], &target[..]].concat());
