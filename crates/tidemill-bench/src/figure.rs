@@ -42,6 +42,17 @@ fn parsed(text: &str, alone: Option<f64>) -> Result<Duration> {
     }
 }
 
+/// Operations a second of all clients together: `100`, `0.5`, or `1/client`.
+pub fn rate(text: &str, clients: usize) -> Result<f64> {
+    let (number, each) = match text.strip_suffix("/client") {
+        Some(number) => (number, clients as f64),
+        None => (text, 1.0),
+    };
+    let rate =
+        number.parse::<f64>().ok().filter(|rate| *rate > 0.0 && rate.is_finite()).map(|rate| rate * each);
+    rate.ok_or_else(|| Error::usage(format!("\"{text}\" is no rate (for example 100, 0.5 or 1/client)")))
+}
+
 /// Nanoseconds in milliseconds, with three significant digits at least.
 pub fn ms(nanoseconds: f64) -> String {
     let ms = nanoseconds / 1e6;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub use folder::Folder;
 
 use crate::error::{Error, Result};
-use crate::figure::nearest;
+use crate::figure::{duration, duration_with_unit, nearest, rate};
 use crate::run::{Outcome, Workload};
 use crate::script::Mode;
 use crate::stats::Estimate;
@@ -82,6 +82,29 @@ pub struct Defaults {
 }
 
 impl Defaults {
+    /// As on the command line.
+    pub fn rate_text(&self) -> Option<String> {
+        self.rate.as_ref().map(|rate| rate.as_str().map_or_else(|| rate.to_string(), str::to_owned))
+    }
+
+    /// What would be refused on the command line, with its key.
+    fn check(&self) -> Result<()> {
+        let wrong = |key: &str, error: Error| Error::usage(format!("{key} of [defaults]: {error}"));
+        if self.clients == Some(0) {
+            return Err(wrong("clients", Error::usage("a run needs at least one client")));
+        }
+        if let Some(text) = self.rate_text() {
+            rate(&text, self.clients.unwrap_or(1)).map_err(|error| wrong("rate", error))?;
+        }
+        let limit = self.limit.as_deref().map(|text| duration_with_unit(text).map(drop));
+        limit.unwrap_or(Ok(())).map_err(|error| wrong("limit", error))?;
+        for (key, text) in [("time", &self.time), ("warmup", &self.warmup)] {
+            let read = text.as_deref().map(|text| duration(text).map(drop));
+            read.unwrap_or(Ok(())).map_err(|error| wrong(key, error))?;
+        }
+        Ok(())
+    }
+
     /// What these say, and where they say nothing, what the others do.
     fn or(self, others: Defaults) -> Defaults {
         Defaults {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::figure::{duration, duration_or_ms, duration_with_unit};
+use crate::figure::{duration, duration_or_ms, duration_with_unit, rate};
 use crate::run::{Pace, Plan, TIME_MAX};
 use crate::script::{Mode, Script, Scripts, Variables};
 use crate::suite::{self, Check, Context, Parameter, Suite};
@@ -189,7 +189,7 @@ impl Load {
         let plan = Plan {
             clients,
             threads: self.threads,
-            pace: self.pace(clients, defaults.rate)?,
+            pace: self.pace(clients, defaults.rate_text())?,
             limit,
             warmup,
             time,
@@ -199,13 +199,13 @@ impl Load {
         Ok(Experiment { suite, context, plan })
     }
 
-    fn pace(&self, clients: usize, default: Option<toml::Value>) -> Result<Pace> {
+    fn pace(&self, clients: usize, default: Option<String>) -> Result<Pace> {
         if self.closed {
             return Ok(Pace::Closed);
         }
         let rate = match (&self.rate, default) {
             (Some(text), _) => rate(text, clients)?,
-            (None, Some(value)) => rate(value.as_str().unwrap_or(&value.to_string()), clients)?,
+            (None, Some(text)) => rate(&text, clients)?,
             (None, None) => {
                 return Err(Error::usage(
                     "say how much is asked: --rate N (operations a second, whatever the server does) or --closed (as \
@@ -244,16 +244,6 @@ impl Load {
         }
         Ok(Box::new(Files { name: self.what.join(" "), scripts, variables }))
     }
-}
-
-fn rate(text: &str, clients: usize) -> Result<f64> {
-    let (number, each) = match text.strip_suffix("/client") {
-        Some(number) => (number, clients as f64),
-        None => (text, 1.0),
-    };
-    let rate =
-        number.parse::<f64>().ok().filter(|rate| *rate > 0.0 && rate.is_finite()).map(|rate| rate * each);
-    rate.ok_or_else(|| Error::usage(format!("\"{text}\" is no rate (for example 100, 0.5 or 1/client)")))
 }
 
 fn pair(text: &str) -> std::result::Result<(String, String), String> {

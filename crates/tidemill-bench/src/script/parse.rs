@@ -318,7 +318,9 @@ fn from(text: &str, at: usize) -> &str {
 
 fn valid_name(name: &str, line: usize) -> Result<String, ScriptError> {
     let is_valid = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || !c.is_ascii());
-    match is_valid && !name.is_empty() {
+    // As SQL's parameters are: `:1x` is no variable.
+    let is_start = name.starts_with(|c: char| !c.is_ascii_digit());
+    match is_valid && is_start {
         true => Ok(name.to_owned()),
         false => Err(ScriptError { message: format!("invalid variable name: \"{name}\""), line }),
     }
@@ -433,6 +435,8 @@ mod tests {
     fn what_is_wrong_has_a_line() {
         for (script, message, line) in [
             ("select 1;\n\\sett x 1", "invalid command \"\\sett\"", 2),
+            ("\\set 1x 5", "invalid variable name: \"1x\"", 1),
+            ("\\setshell 2 date", "invalid variable name: \"2\"", 1),
             ("\\set x", "missing argument in command \"set\"", 1),
             ("\n\n\\set x 1 +", "unexpected end of the expression in command \"set\" at \"end of line\"", 3),
             ("\\if 1\nselect 1;", "\\if without matching \\endif", 2),

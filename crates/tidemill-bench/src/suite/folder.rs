@@ -124,6 +124,7 @@ impl Folder {
         let text = std::fs::read_to_string(&path).map_err(|error| Error::file(&path, error))?;
         let file: File = toml::from_str(&text).map_err(|error| Error::usage(explained(&path, &error)))?;
         let wrong = |what: String| Error::usage(format!("{}: {what}", path.display()));
+        file.defaults.check().map_err(|error| wrong(error.to_string()))?;
         let built_in = file.built_in().map_err(wrong)?;
         let read = |entry: &ScriptEntry| {
             let path = folder.join(&entry.file);

@@ -154,6 +154,26 @@ fn an_unknown_key_has_a_position_and_a_suggestion() {
     assert!(ran.err.contains("has no parameter \"scales\"; did you mean \"scale\"?"), "{}", ran.err);
 }
 
+/// They are read with the suite, not when a run has use for them.
+#[test]
+fn wrong_defaults_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "count.sql", "select 1;");
+    write(dir.path(), "make.sql", "select 1;");
+    for (default, message) in [
+        ("rate = \"abc\"", "rate of [defaults]: \"abc\" is no rate"),
+        ("rate = -1", "rate of [defaults]: \"-1\" is no rate"),
+        ("clients = 0", "clients of [defaults]: a run needs at least one client"),
+        ("limit = \"soon\"", "limit of [defaults]: \"soon\" is no duration"),
+        ("mode = \"fast\"", "unknown variant `fast`"),
+    ] {
+        let suite = SUITE.replace("rate = 200", default);
+        write(dir.path(), "suite.toml", &suite);
+        let ran = bench(dir.path(), &["validate", dir.path().to_str().unwrap(), "--target", "noop:"]);
+        assert!(ran.code == 1 && ran.err.contains(message), "{default}: {}", ran.err);
+    }
+}
+
 #[test]
 fn a_folder_without_what_it_names_is_told() {
     let dir = tempfile::tempdir().unwrap();
