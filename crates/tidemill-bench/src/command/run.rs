@@ -201,6 +201,9 @@ fn results_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(folder).map_err(|error| Error::file(folder, error))?;
     let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    if paths.is_empty() {
+        return Err(Error::file(folder, "there is no result of tidemill bench in it"));
+    }
     paths.sort();
     Ok(paths)
 }

@@ -193,6 +193,9 @@ fn what_is_no_result_is_refused() {
         assert_eq!(ran.code, 2);
         assert!(ran.err.contains(message), "{}", ran.err);
     }
+    std::fs::create_dir(dir.path().join("empty")).unwrap();
+    let ran = bench(dir.path(), &["report", "empty"]);
+    assert!(ran.code == 2 && ran.err.contains("empty: there is no result"), "{}{}", ran.out, ran.err);
 }
 
 /// The article's table in small: clients across, a setting down; then the page of it.
