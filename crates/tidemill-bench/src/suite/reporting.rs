@@ -1,14 +1,17 @@
 //! Reporting queries with a rate and a latency limit, after rustprooflabs' pgbench-tests: how many users at one query a
 //! second each does this machine carry?
 
+mod expected;
+
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::random::Random;
 use crate::run::Workload;
-use crate::script::{Script, Scripts, Variables};
+use crate::script::{Script, Scripts, Variables, fill};
 use crate::suite::{Check, Context, Defaults, Parameter, Suite};
 use crate::target::{Connection, Dialect, Rows, Value};
+use expected::Expected;
 
 const SCRIPTS: [(&str, &str); 3] = [
     ("reporting1", include_str!("reporting/1.sql")),
@@ -161,26 +164,33 @@ impl Suite for Reporting {
         }))
     }
 
-    /// The first query's answer, computed here from the seed.
+    /// The answers of all three queries, computed here from the seed.
     fn validate(&self, context: &Context, is_after: bool) -> Result<Vec<Check>> {
         if is_after {
             return Ok(Vec::new());
         }
-        let wanted = expected(scale(context)?, context.seed);
+        let expected = Expected::of(scale(context)?, context.seed);
+        let mut connection = context.target.connect()?;
         let mut rows = Rows::default();
-        context.target.connect()?.query(SCRIPTS[0].1, &mut rows)?;
-        let mut right = 0;
-        for row in 0..rows.len() {
-            let group = rows.int(row, 0).and_then(|fk1| wanted.get(usize::try_from(fk1 - 1).ok()?));
-            let found = (rows.int(row, 2), rows.float(row, 3), rows.int(row, 4));
-            if let (Some(group), (Some(count), Some(average), Some(max))) = (group, found) {
-                let is_near = (average - group.sum as f64 / group.count as f64 / V1_PARTS).abs() < 1e-3;
-                right += usize::from(count == group.count as i64 && max == group.max as i64 && is_near);
+        connection.query(SCRIPTS[0].1, &mut rows)?;
+        let mut checks = vec![expected.check("query 1 by the seed", &[rows], 2, expected.by_fk1.len())];
+        for (i, (_, script)) in SCRIPTS.iter().enumerate().skip(1) {
+            let mut answers = Vec::new();
+            for fk1 in expected.asked() {
+                let mut variables = Variables::default();
+                variables.set_text("sel_fk1", &fk1.to_string());
+                let (_, sql) = script.split_once('\n').unwrap_or(("", script));
+                let mut rows = Rows::default();
+                connection.query(&fill(sql, &variables), &mut rows)?;
+                answers.push(rows);
             }
+            let (at, groups) = match i {
+                1 => (2, answers.len()),
+                _ => (4, expected.by_both.len()),
+            };
+            checks.push(expected.check(&format!("query {} by the seed", i + 1), &answers, at, groups));
         }
-        let found = format!("{} groups, {right} of them right", rows.len());
-        let n = wanted.len();
-        Ok(vec![Check::equal("query 1 by the seed", found, format!("{n} groups, {n} of them right"))])
+        Ok(checks)
     }
 }
 
@@ -208,11 +218,9 @@ fn load(connection: &mut dyn Connection, scale: u64, seed: u64) -> Result<()> {
             .into_iter()
             .enumerate()
     {
-        let mut random = Random::part(seed, 1 + i as u64);
         let mut load = connection.load(table, &["id", "data"])?;
-        for id in 1..=count {
-            let length = Generator::length(&mut random, 10.0);
-            load.row(&[Value::Int(id as i64), Value::Text(&marks[..length])])?;
+        for (id, length) in (1..).zip(Lookup::new(seed, i as u64, count)) {
+            load.row(&[Value::Int(id), Value::Text(&marks[..length])])?;
         }
         load.finish()?;
     }
@@ -254,25 +262,25 @@ fn settle(connection: &mut dyn Connection, dialect: Dialect) -> Result<()> {
     Ok(())
 }
 
-#[derive(Clone, Default)]
-struct Group {
-    count: u64,
-    sum: u64,
-    max: u64,
+/// The lengths of the data of a table that is looked up, in the order of the ids.
+struct Lookup {
+    random: Random,
+    left: u64,
 }
 
-/// By fk1 - 1.
-fn expected(scale: u64, seed: u64) -> Vec<Group> {
-    let mut generator = Generator::new(scale, seed);
-    let mut groups = vec![Group::default(); generator.lookup1 as usize];
-    for _ in 0..generator.rows() {
-        let row = generator.row();
-        let group = &mut groups[row.fk1 as usize - 1];
-        group.count += 1;
-        group.sum += row.v1;
-        group.max = group.max.max(row.v2);
+impl Lookup {
+    fn new(seed: u64, table: u64, count: u64) -> Self {
+        Self { random: Random::part(seed, 1 + table), left: count }
     }
-    groups
+}
+
+impl Iterator for Lookup {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        self.left = self.left.checked_sub(1)?;
+        Some(Generator::length(&mut self.random, 10.0))
+    }
 }
 
 #[cfg(test)]
@@ -289,7 +297,9 @@ mod tests {
             assert!((1..=20).contains(&row.fk1) && (1..=40).contains(&row.fk2));
             assert!(row.v1 <= 10_000_000 && row.v2 <= 10_000);
         }
-        let groups = expected(2, 1);
-        assert!(groups.iter().all(|group| (9_500..10_500).contains(&group.count)));
+        let expected = Expected::of(2, 1);
+        assert!(expected.by_fk1.iter().all(|group| (9_500..10_500).contains(&group.count)));
+        assert_eq!((expected.asked().count(), expected.by_both.len()), (20, 20 * 40));
+        assert!(expected.lookups.iter().flatten().all(|length| (10..=20).contains(length)));
     }
 }

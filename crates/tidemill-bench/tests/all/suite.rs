@@ -207,7 +207,16 @@ fn reporting_is_swept_over_clients() {
     let prepared = bench(dir.path(), &[&["prepare", "reporting"], &target[..]].concat());
     assert_eq!(prepared.code, 0, "{}", prepared.err);
     let valid = bench(dir.path(), &[&["validate", "reporting"], &target[..]].concat());
-    assert_eq!(valid.out.trim(), "right: query 1 by the seed: 10 groups, 10 of them right");
+    let right = |query, groups| {
+        format!("right: query {query} by the seed: {groups} groups, {groups} of them right\n")
+    };
+    assert_eq!(valid.out, [right(1, 10), right(2, 10), right(3, 200)].concat());
+    let mut connection = tidemill_bench::target::Target::open(&url).unwrap().connect().unwrap();
+    let one = "(select min(id) from pgbench_reporting where fk1 = 3)";
+    connection.execute(&format!("update pgbench_reporting set v1 = v1 - 1 where id = {one}")).unwrap();
+    let wrong = bench(dir.path(), &[&["validate", "reporting"], &target[..]].concat());
+    assert!(wrong.out.contains("WRONG: query 3 by the seed: 200 groups, 199 of them right"), "{}", wrong.out);
+    connection.execute(&format!("update pgbench_reporting set v1 = v1 + 1 where id = {one}")).unwrap();
     let other_seed = bench(dir.path(), &[&["validate", "reporting", "--seed", "2"], &target[..]].concat());
     assert_eq!(other_seed.code, 2, "{}", other_seed.out);
     let arguments = [
@@ -272,11 +281,11 @@ fn reporting_agrees_on_servers() {
                 ["run", "reporting", "--closed", "-t", "3", "--warmup", "0", "-P", "0", "-M", mode];
             let ran = bench(dir.path(), &[&arguments, &target[..]].concat());
             assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
-            assert!(
-                ran.out.contains("right: query 1 by the seed: 10 groups, 10 of them right"),
-                "{}",
-                ran.out
-            );
+            for (query, groups) in [(1, 10), (2, 10), (3, 200)] {
+                let right =
+                    format!("right: query {query} by the seed: {groups} groups, {groups} of them right");
+                assert!(ran.out.contains(&right), "{}", ran.out);
+            }
         }
     }
 }
