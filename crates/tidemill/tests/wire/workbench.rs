@@ -55,6 +55,19 @@ fn rows_of_the_streams_suite_arrive_once_each() {
         assert_eq!(said.matches("right: rows in bench_view").count(), 5, "{said}");
         assert_eq!(said.matches("right: sums of bench_view").count(), 4, "{said}");
     }
+    // What has left a window is nowhere to be counted; marks tell what is seen.
+    let suite = ["streams", "--target", &target, "-p", "rows=50", "-p", "see=3", "-p", "window=1 hour"];
+    bench(dir.path(), &[&["prepare"], &suite[..]].concat());
+    let few = ["--closed", "-c", "2", "-t", "20", "--warmup", "0", "-P", "0"];
+    let said = bench(dir.path(), &[&["run"], &suite[..], &few].concat());
+    for part in [
+        "right: the last row in every view: shown",
+        "rows a second visible in every view: ",
+        "ms until acknowledged rows are seen in every view, p99: ",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert_eq!(said.matches("are no more than were sent").count(), 5, "{said}");
 }
 
 #[test]
