@@ -80,6 +80,9 @@ fn the_reporting_suite_is_answered_right() {
     for mode in ["simple", "extended", "prepared"] {
         let few = ["--closed", "-t", "6", "--warmup", "0", "-P", "0", "-M", mode];
         let said = bench(dir.path(), &[&["run"], &suite[..], &few].concat());
-        assert!(said.contains("right: query 1 by the seed: 10 groups, 10 of them right"), "{said}");
+        for (query, groups) in [(1, 10), (2, 10), (3, 200)] {
+            let right = format!("right: query {query} by the seed: {groups} groups, {groups} of them right");
+            assert!(said.contains(&right), "{said}");
+        }
     }
 }
