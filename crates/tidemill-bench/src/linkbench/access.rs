@@ -1,12 +1,12 @@
 //! Which id an operation touches.
 
+use super::Result;
 use super::compat::Compat;
 use super::data_file::Distributions;
 use super::distribution::{Distribution, Empirical, Geometric, LogNormal, RankWeights, Uniform, Zipf};
 use super::permutation::{LINKS, LINKS_UNCORRELATED, NODES, Permutation, Shuffle};
 use super::properties::Properties;
 use super::random::Random;
-use super::{Error, Result};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -114,7 +114,7 @@ impl Access {
             "perfect_power" => {
                 Kind::PerfectPower { exponent: properties.required::<f64>(&config_key)?.max(1.0) }
             }
-            _ => law(named_law(&function_key, of.prefix(), properties, ids.clone())?),
+            _ => law(named_law(&function_key, of.prefix(), properties, ids.clone(), MODES)?),
         };
         Ok(Access { ids, kind })
     }
@@ -163,12 +163,16 @@ impl Kind {
     }
 }
 
-/// The law that a property names: a short name, or the original's class.
+/// What a function may be besides a law.
+const MODES: &str = "REAL, ROUND_ROBIN, RECIPROCAL, MULTIPLE, POWER, PERFECT_POWER";
+
+/// The law that a property names: a short name, or the original's class. `others` is what the property may name as well.
 pub fn named_law(
     key: &str,
     prefix: &str,
     properties: &Properties,
     range: Range<i64>,
+    others: &str,
 ) -> Result<Arc<dyn Distribution>> {
     let name: String = properties.required(key)?;
     let number = |suffix: &str| properties.required::<f64>(&format!("{prefix}{suffix}"));
@@ -190,7 +194,11 @@ pub fn named_law(
             Arc::new(Geometric::new(range, prob))
         }
         "lognormal" => Arc::new(LogNormal::new(range, number("median")?, number("sigma")?)),
-        _ => return Err(unknown_law(properties, key, &name)),
+        _ => {
+            let known = format!("Zipf, Uniform, Geometric, LogNormal, {others}");
+            let message = format!("\"{name}\" is not a known function; there are {known}");
+            return Err(properties.wrong(key, message));
+        }
     })
 }
 
@@ -199,12 +207,6 @@ pub fn check_probability(properties: &Properties, key: &str, probability: f64) -
         return Ok(());
     }
     Err(properties.wrong(key, format!("{probability} is not between 0 and 1")))
-}
-
-fn unknown_law(properties: &Properties, key: &str, name: &str) -> Error {
-    let known =
-        "Zipf, Uniform, Geometric, LogNormal, REAL, ROUND_ROBIN, RECIPROCAL, MULTIPLE, POWER, PERFECT_POWER";
-    properties.wrong(key, format!("\"{name}\" is not a known function; there are {known}"))
 }
 
 /// The last part of a Java class name, in lower case: the original names its classes in full.

@@ -91,6 +91,9 @@ impl Graph {
     }
 }
 
+/// What `nlinks_func` may be besides a law.
+const RULES: &str = "REAL, CONST, RECIPROCAL, MULTIPLES, PERFECT_SQUARES, EXPONENTIAL";
+
 fn link_source(
     properties: &Properties,
     ids: std::ops::Range<i64>,
@@ -109,7 +112,8 @@ fn link_source(
                 Some(mean) => mean * (ids.end - ids.start) as f64,
                 None => 1.0,
             };
-            return Ok(Source::Law { law: named_law("nlinks_func", "nlinks_", properties, ids)?, scale });
+            let law = named_law("nlinks_func", "nlinks_", properties, ids, RULES)?;
+            return Ok(Source::Law { law, scale });
         }
     };
     let parameter = properties.required("nlinks_config")?;

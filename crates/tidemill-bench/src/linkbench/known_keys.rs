@@ -45,6 +45,8 @@ const ORIGINAL: &[&str] = &[
     "maxid1",
     "maxsamples",
     "maxtime",
+    "mysql_bulk_insert_batch",
+    "mysql_disable_binlog_load",
     "never_change",
     "nlinks_config",
     "nlinks_default",
@@ -84,9 +86,15 @@ const WITHOUT_EFFECT: &[&str] = &[
     "debuglevel",
     "hdr_histogram_accuracy",
     "hdr_histogram_max_latency",
+    "mysql_bulk_insert_batch",
+    "mysql_disable_binlog_load",
     "nodestore",
     "progressfreq",
 ];
+
+/// Those that are on or off.
+pub const SWITCHES: &[&str] =
+    &["check_count", "covering_index", "generate_nodes", "never_change", "use_hdr_histogram"];
 
 /// This suite's own, all of them optional.
 const OWN: &[&str] = &[

@@ -120,6 +120,11 @@ impl Properties {
             None => Ok(()),
         }
     }
+
+    /// An error for the first switch that is neither on nor off, whoever asks for it later.
+    pub fn check_switches(&self) -> Result<()> {
+        super::known_keys::SWITCHES.iter().try_for_each(|key| self.optional::<bool>(key).map(|_| ()))
+    }
 }
 
 /// What a value should have been, for messages.

@@ -95,6 +95,7 @@ impl Sources {
             properties.set("maxid1", &end.to_string(), "--nodes");
         }
         properties.check_known()?;
+        properties.check_switches()?;
         Ok(properties)
     }
 
@@ -162,6 +163,16 @@ mod tests {
         assert!(message.starts_with(&home.path().join("Dist.dat").display().to_string()), "{message}");
     }
 
+    /// Its files of MySQL have them, as comments.
+    #[test]
+    fn what_only_the_original_s_loader_can_is_told() {
+        let define = ["mysql_bulk_insert_batch=1024", "mysql_disable_binlog_load=true"];
+        let define = define.map(str::to_owned).to_vec();
+        let settings = Sources { define, nodes: Some(10), ..Sources::default() }.settings().unwrap();
+        let told = ["mysql_bulk_insert_batch", "mysql_disable_binlog_load"];
+        assert_eq!(settings.properties.without_effect(), told);
+    }
+
     #[test]
     fn wrong_settings_are_told() {
         let message = |definition: &str| {
@@ -173,5 +184,11 @@ mod tests {
         assert!(message("link_type_count=0").contains("0 is not between 1 and 1000"));
         assert!(message("nlinks_func=const").contains("\"nlinks_config\" (not set): is required"));
         assert!(message("randomid2max=10").contains("is too small for"));
+        assert!(message("use_hdr_histogram=maybe").contains("\"maybe\" is not true or false"));
+        let functions = message("nlinks_func=ROUND_ROBIN");
+        assert!(
+            functions
+                .ends_with("LogNormal, REAL, CONST, RECIPROCAL, MULTIPLES, PERFECT_SQUARES, EXPONENTIAL")
+        );
     }
 }
