@@ -7,6 +7,10 @@ pub enum Error {
     /// The command line, a suite file or a script is wrong: nothing was sent.
     #[error("{0}")]
     Usage(String),
+    /// A property of LinkBench is wrong, or a file of them: nothing was sent. The original ends with 2 then, like a run
+    /// that did not begin.
+    #[error("{0}")]
+    Config(String),
     #[error("could not connect to {target}: {cause}")]
     Unreachable { target: String, cause: String },
     /// The server answered with an error.

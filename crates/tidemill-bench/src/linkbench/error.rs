@@ -7,7 +7,7 @@ pub enum Error {
     File { path: String, message: String },
     #[error("{path}:{line}: {message}")]
     Line { path: String, line: usize, message: String },
-    /// A place that is a line of a file or a word of the command line.
+    /// A word of the command line.
     #[error("{place}: {message}")]
     At { place: String, message: String },
     #[error("property \"{key}\" ({origin}): {message}")]
@@ -24,6 +24,12 @@ impl Error {
 
 impl From<Error> for crate::error::Error {
     fn from(error: Error) -> Self {
-        crate::error::Error::usage(error.to_string())
+        let told = error.to_string();
+        match error {
+            Error::At { .. } => crate::error::Error::usage(told),
+            Error::File { .. } | Error::Line { .. } | Error::Property { .. } => {
+                crate::error::Error::Config(told)
+            }
+        }
     }
 }

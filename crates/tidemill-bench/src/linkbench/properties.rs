@@ -30,9 +30,10 @@ impl Properties {
     pub fn parse(text: &str, origin: &str) -> Result<Self> {
         let mut properties = Properties::default();
         for (line, text) in logical_lines(text) {
-            let origin = format!("{origin}:{line}");
             let (key, value) = split(&text);
-            let unescape = |text: &str| unescape(text).map_err(|message| Error::at(&origin, message));
+            let wrong = |message| Error::Line { path: origin.to_owned(), line, message };
+            let unescape = |text: &str| unescape(text).map_err(wrong);
+            let origin = format!("{origin}:{line}");
             // The original keeps blanks at the end of a value and then stumbles over them.
             properties.set(&unescape(key)?, unescape(value)?.trim_end(), &origin);
         }
