@@ -37,6 +37,8 @@ enum Kind {
     },
     Multiple {
         step: i64,
+        /// Up to a multiple is what is meant.
+        rounds_up: bool,
     },
     Power {
         base: f64,
@@ -109,7 +111,10 @@ impl Access {
             "real" | "realdistribution" => law(Arc::new(RankWeights::new(ids.clone(), of.section(data)))),
             "round_robin" => Kind::RoundRobin,
             "reciprocal" => Kind::Reciprocal { clamp: !compat.access },
-            "multiple" => Kind::Multiple { step: properties.required::<i64>(&config_key)?.max(1) },
+            "multiple" => {
+                let step = properties.required::<i64>(&config_key)?.max(1);
+                Kind::Multiple { step, rounds_up: !compat.access }
+            }
             "power" => Kind::Power { base: properties.required::<f64>(&config_key)?.max(1.0 + 1e-9) },
             "perfect_power" => {
                 Kind::PerfectPower { exponent: properties.required::<f64>(&config_key)?.max(1.0) }
@@ -137,7 +142,10 @@ impl Access {
                 let draw = ((end - start) as f64 / uniform(random).max(1) as f64).ceil() as i64;
                 draw.clamp(start, if *clamp { last } else { end })
             }
-            Kind::Multiple { step } => (step * (uniform(random) / step)).clamp(start, last),
+            Kind::Multiple { step, rounds_up } => {
+                let drawn = uniform(random) + if *rounds_up { step - 1 } else { 0 };
+                (step * (drawn / step)).clamp(start, last)
+            }
             Kind::Power { base } => {
                 let exponent = ((uniform(random).max(1) as f64).ln() / base.ln()).ceil();
                 (base.powf(exponent) as i64).clamp(start, last)
@@ -324,6 +332,20 @@ mod tests {
         assert_eq!(most, 10);
         let wide = access("RECIPROCAL", "0", 0..10, Compat::all());
         assert_eq!((0..1_000).map(|_| wide.choose(&mut random, 0)).max(), Some(10));
+    }
+
+    #[test]
+    fn multiples_are_rounded_up_unless_as_the_original() {
+        for (compat, ids) in [(Compat::none(), 105..106), (Compat::all(), 100..101)] {
+            let multiple = access("MULTIPLE", "5", 100..106, compat);
+            let mut random = Random::new(1);
+            let drawn: std::collections::BTreeSet<i64> =
+                (0..1_000).map(|_| multiple.choose(&mut random, 0)).collect();
+            assert_eq!(drawn, [100, 105].into(), "{compat:?}");
+            let hits = (0..6_000).filter(|_| ids.contains(&multiple.choose(&mut random, 0))).count();
+            // Five of six draws.
+            assert!((4_700..5_300).contains(&hits), "{compat:?} {hits}");
+        }
     }
 
     #[test]

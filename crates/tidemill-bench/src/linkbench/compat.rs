@@ -19,12 +19,26 @@ pub struct Compat {
     pub returning: bool,
     /// Deadlocks are failures; only serialisation failures are tried again.
     pub deadlock: bool,
-    /// Access modes leave their range or stick to one id.
+    /// Access modes leave their range, round down or stick to one id.
     pub access: bool,
+    /// The first link of every id leads to the id itself.
+    pub self_loop: bool,
+    /// Nodes that were added are never touched again, and have no links.
+    pub growth: bool,
+    /// The links of a node that is deleted stay.
+    pub delete_node: bool,
+    /// All links of an id are one loader's, however many.
+    pub super_node: bool,
+    /// A requester has one connection for single statements, and one for transactions.
+    pub connections: bool,
+    /// GET_NODE chooses its id while its time runs.
+    pub timed_choice: bool,
+    /// One failed request ends the run, whatever `max_failed_requests` says.
+    pub one_failure: bool,
 }
 
 /// Names as on the command line, with the flag of each.
-const FLAWS: [(&str, fn(&mut Compat) -> &mut bool); 8] = [
+const FLAWS: [(&str, fn(&mut Compat) -> &mut bool); 15] = [
     ("write-uncorr", |compat| &mut compat.write_uncorr),
     ("multiget", |compat| &mut compat.multiget),
     ("motif-length", |compat| &mut compat.motif_length),
@@ -33,6 +47,13 @@ const FLAWS: [(&str, fn(&mut Compat) -> &mut bool); 8] = [
     ("returning", |compat| &mut compat.returning),
     ("deadlock", |compat| &mut compat.deadlock),
     ("access", |compat| &mut compat.access),
+    ("self-loop", |compat| &mut compat.self_loop),
+    ("growth", |compat| &mut compat.growth),
+    ("delete-node", |compat| &mut compat.delete_node),
+    ("super-node", |compat| &mut compat.super_node),
+    ("connections", |compat| &mut compat.connections),
+    ("timed-choice", |compat| &mut compat.timed_choice),
+    ("one-failure", |compat| &mut compat.one_failure),
 ];
 
 impl Compat {

@@ -3,6 +3,7 @@
 use super::Result;
 use super::access::{class_name, named_law};
 use super::builtin_fit::Year;
+use super::compat::Compat;
 use super::data_file::Distributions;
 use super::link_count::{Arithmetic, LinkCounts, Source, Split};
 use super::plan::Plan;
@@ -18,6 +19,8 @@ pub struct Graph {
     pub split: Split,
     /// Above 0, second ids are uniform below it.
     pub random_id2_max: i64,
+    /// How far from an id its first link leads; each other one leads one further.
+    pub first_offset: i64,
     /// The numbers of links go down with the rank.
     pub is_ranked: bool,
     /// Where they come from, for people.
@@ -29,7 +32,7 @@ const TYPES_MAX: i64 = 1_000;
 
 impl Graph {
     /// Without a data file the built-in fit of that year stands in.
-    pub fn new(properties: &Properties, year: Year) -> Result<Self> {
+    pub fn new(properties: &Properties, year: Year, compat: Compat) -> Result<Self> {
         let start: i64 = properties.or("startid1", 1)?;
         let end: i64 = properties.required("maxid1")?;
         if start < 1 {
@@ -63,6 +66,7 @@ impl Graph {
             data,
             split,
             random_id2_max,
+            first_offset: i64::from(!compat.self_loop),
             is_ranked,
             source: description,
         };

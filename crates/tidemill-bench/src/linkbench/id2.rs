@@ -20,6 +20,8 @@ pub struct Id2 {
     pub split: Split,
     /// Above 0: second ids are uniform below it, for loading as well.
     pub random_max: i64,
+    /// How far from an id its first link leads.
+    pub first: i64,
     /// Requesters and the number of this one, when each keeps to second ids of its own.
     pub own: Option<(i64, i64)>,
 }
@@ -39,12 +41,12 @@ impl Id2 {
     }
 
     fn near_or_anywhere(&self, random: &mut Random, id1: i64, type_index: i64, exists: f64) -> i64 {
-        let links = self.counts.links(id1, type_index);
+        let (links, first) = (self.counts.links(id1, type_index), id1 + self.first);
         match self.split {
-            Split::Even if random.chance(exists) => id1 + random.below(links.max(1)),
+            Split::Even if random.chance(exists) => first + random.below(links.max(1)),
             Split::Even => random.below(self.counts.ids().end),
             // The range is wider than what is there, so that this share of it hits.
-            Split::Published => id1 + random.below(((links as f64 / exists).ceil() as i64).max(1)),
+            Split::Published => first + random.below(((links as f64 / exists).ceil() as i64).max(1)),
         }
     }
 
@@ -62,7 +64,7 @@ impl Id2 {
         let links = self.counts.links(id1, type_index);
         let range = ((links as f64 / EXISTS_FOR_GET).ceil() as i64).max(1);
         if is_distinct && range <= ids as i64 {
-            into.extend((0..ids as i64).map(|offset| id1 + offset));
+            into.extend((0..ids as i64).map(|offset| id1 + self.first + offset));
             return;
         }
         for _ in 0..ids {
@@ -87,7 +89,7 @@ mod tests {
     fn chooser(split: Split) -> Id2 {
         let data = Arc::new(Distributions::builtin(Year::Y2017));
         let counts = Arc::new(LinkCounts::new(1..999_501, 2, Source::Real(data), split));
-        Id2 { counts, split, random_max: 0, own: None }
+        Id2 { counts, split, random_max: 0, first: 1, own: None }
     }
 
     #[test]
@@ -101,7 +103,7 @@ mod tests {
                     // Under the old rule a share of a few links rounds up: ids with many are asked.
                     let id1 = id2.counts.id_of_rank(random.below(least));
                     let chosen = id2.choose(&mut random, id1, 0, exists);
-                    hits += i32::from((0..id2.counts.links(id1, 0)).contains(&(chosen - id1)));
+                    hits += i32::from((1..=id2.counts.links(id1, 0)).contains(&(chosen - id1)));
                 }
                 f64::from(hits) / 10_000.0
             };

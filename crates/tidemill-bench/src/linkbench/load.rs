@@ -81,7 +81,7 @@ pub fn load(
     report: &(dyn Fn(&str) + Sync),
 ) -> Result<Loaded> {
     let start = Instant::now();
-    let units = Units::new(&settings.graph, plan.chunk, plan.has_nodes);
+    let units = Units::new(&settings.graph, plan.chunk, plan.has_nodes, settings.compat);
     let course = Course {
         settings,
         schema,
@@ -359,12 +359,13 @@ impl LinkWriter<'_> {
         type_index: i64,
         links: std::ops::Range<i64>,
     ) -> Result<i64> {
-        let random_max = self.course.settings.graph.random_id2_max;
+        let graph = &self.course.settings.graph;
+        let (random_max, first) = (graph.random_id2_max, id1 + graph.first_offset);
         let is_text = self.course.schema.is_text();
         let mut newest = i64::MIN;
         self.id2s.clear();
         for index in links {
-            let id2 = if random_max > 0 { self.fresh_id2(random, random_max) } else { id1 + index };
+            let id2 = if random_max > 0 { self.fresh_id2(random, random_max) } else { first + index };
             // The last 2^32 ms, 49.7 days.
             let time = self.course.now_ms - random.below(1 << 32);
             newest = newest.max(time);

@@ -8,12 +8,15 @@ use super::compat::Compat;
 use super::distribution::{Distribution, Geometric};
 use super::id2::Id2;
 use super::mix::{Mix, Operation};
+use super::random::Random;
+use super::schema::Schema;
 use super::settings::Settings;
 use super::shard::Shards;
 use super::{Error, Result};
 use crate::run::{Client, Pace, Plan, Seat, Workload};
-use crate::target::Target;
+use crate::target::{Connection, Dialect, Target};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 /// The workload: what requesters share. Nothing in it changes during a run.
@@ -38,11 +41,18 @@ pub struct Requests {
     /// Each requester's own, besides that of the run.
     seed: Option<u64>,
     failures_max: i64,
+    /// By shard: one more than the highest node id, so far as is known.
+    nodes_end: Vec<AtomicI64>,
+    /// A request failed, and the flaw `one-failure` ends the run.
+    is_over: AtomicBool,
     /// After each write of a link its count is compared with its list: a test of the store, at the cost of the write.
     checks_counts: bool,
 }
 
 const LIST_LIMIT: i64 = 10_000;
+/// A node with more links of one type leaves them behind when it is deleted: hiding millions of them would take longer
+/// than all the rest of the run, and be in one run and not in the next.
+const LINKS_DELETED_MAX: i64 = 10_000;
 const MULTIGET_MAX: i64 = 10_000;
 
 impl Requests {
@@ -55,7 +65,10 @@ impl Requests {
         if !(0.0..=1.0).contains(&history) {
             return Err(properties.wrong("getlinklist_history", "is not a percentage".to_owned()));
         }
+        let nodes_end = || AtomicI64::new(ids.end);
         Ok(Requests {
+            nodes_end: shards.schemas().iter().map(|_| nodes_end()).collect(),
+            is_over: AtomicBool::new(false),
             mix: Mix::new(properties)?,
             link_reads: LinkAccess::reads(properties, &ids, data, compat)?,
             link_writes: LinkAccess::writes(properties, &ids, data, compat)?,
@@ -93,12 +106,43 @@ impl Requests {
         })
     }
 
+    /// Nodes of earlier runs are there as well.
+    fn find_nodes(
+        &self,
+        shard: usize,
+        connection: &mut dyn Connection,
+        schema: &Schema,
+    ) -> crate::error::Result<()> {
+        if !self.settings.compat.growth && schema.dialect != Dialect::Noop {
+            let sql = format!("SELECT coalesce(max(id), 0) FROM {}", schema.nodes());
+            self.nodes_end[shard].fetch_max(connection.query_int(&sql)? + 1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn node_was_added(&self, shard: usize) {
+        self.nodes_end[shard].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A node that was added after the load is chosen as often as the average of those that were loaded, else the one
+    /// that the law has `chosen`. How many numbers are drawn does not depend on what others have added.
+    fn or_added(&self, shard: usize, random: &mut Random, chosen: i64) -> i64 {
+        if self.settings.compat.growth {
+            return chosen;
+        }
+        let ids = self.settings.graph.counts.ids();
+        let added = self.nodes_end[shard].load(Ordering::Relaxed) - ids.end;
+        let place = (random.unit() * (added + ids.end - ids.start) as f64) as i64;
+        if place < added { ids.end + place } else { chosen }
+    }
+
     fn id2(&self, seat: &Seat) -> Id2 {
         let graph = &self.settings.graph;
         Id2 {
             counts: Arc::clone(&graph.counts),
             split: graph.split,
             random_max: graph.random_id2_max,
+            first: graph.first_offset,
             own: self.is_id2_own.then_some((seat.clients as i64, seat.index as i64)),
         }
     }

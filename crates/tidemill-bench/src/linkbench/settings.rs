@@ -63,7 +63,7 @@ impl Sources {
         let preset = self.preset_or_default();
         let year = preset.unwrap_or(Preset::Fb2017).year();
         let compat = self.compat.as_deref().map_or(Ok(Compat::none()), Compat::parse)?;
-        let graph = Graph::new(&properties, year)?;
+        let graph = Graph::new(&properties, year, compat)?;
         Ok(Settings { properties, graph, compat, preset })
     }
 

@@ -1,5 +1,6 @@
 //! What the benchmark asks of a store of links and nodes.
 
+mod node_deletion;
 mod sql;
 mod statement;
 

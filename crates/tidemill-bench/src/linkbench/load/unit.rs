@@ -1,5 +1,6 @@
 //! The pieces of a load that loaders take, large ones first, so that none is left with a long tail.
 
+use crate::linkbench::compat::Compat;
 use crate::linkbench::graph::Graph;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -34,9 +35,9 @@ pub struct Units {
 const PART_LINKS: i64 = 65_536;
 
 impl Units {
-    pub fn new(graph: &Graph, chunk: i64, has_nodes: bool) -> Self {
+    pub fn new(graph: &Graph, chunk: i64, has_nodes: bool, compat: Compat) -> Self {
         // Random second ids are distinct within a list, so that its parts must know each other.
-        let can_split = graph.is_ranked && graph.random_id2_max <= 0;
+        let can_split = graph.is_ranked && graph.random_id2_max <= 0 && !compat.super_node;
         let mut units = Units {
             ids: graph.counts.ids(),
             chunk,
@@ -116,7 +117,7 @@ mod tests {
     #[test]
     fn units_cover_every_link_and_node_once() {
         let settings = Sources { nodes: Some(10_000), ..Sources::default() }.settings().unwrap();
-        let units = Units::new(&settings.graph, 2_048, true);
+        let units = Units::new(&settings.graph, 2_048, true, Compat::none());
         let counts = &settings.graph.counts;
         let (mut links, mut nodes, mut parts) = (0, 0, 0);
         for unit in (0..).map_while(|index| units.get(index)) {
@@ -138,9 +139,17 @@ mod tests {
     }
 
     #[test]
+    fn one_loader_has_all_of_a_super_node_as_the_original() {
+        let settings = Sources { nodes: Some(10_000), ..Sources::default() }.settings().unwrap();
+        let units = Units::new(&settings.graph, 2_048, true, Compat::all());
+        assert!((0..).map_while(|index| units.get(index)).all(|unit| !matches!(unit, Unit::Part { .. })));
+        assert!(!units.is_split(4_000_000));
+    }
+
+    #[test]
     fn the_last_part_has_the_newest_time() {
         let settings = Sources { nodes: Some(10_000), ..Sources::default() }.settings().unwrap();
-        let units = Units::new(&settings.graph, 2_048, true);
+        let units = Units::new(&settings.graph, 2_048, true, Compat::none());
         let id = settings.graph.counts.id_of_rank(0);
         let done: Vec<_> = (0..32).map(|part| units.part_done(id, 0, 100 - part)).collect();
         assert_eq!(done.iter().flatten().collect::<Vec<_>>(), [&100]);

@@ -1,8 +1,9 @@
 //! One requester: chooses an operation with its data, and does it.
 
-use super::Requests;
+use super::{LINKS_DELETED_MAX, Requests};
 use crate::error::{Error, Result};
 use crate::fiber;
+use crate::linkbench::access::Access;
 use crate::linkbench::history::{Entry, History};
 use crate::linkbench::id2::{EXISTS_FOR_ADD, EXISTS_FOR_DELETE, EXISTS_FOR_UPDATE, Id2};
 use crate::linkbench::mix::Operation;
@@ -15,6 +16,7 @@ use crate::linkbench::store::{
 use crate::linkbench::{compat::Compat, now_ms};
 use crate::run::{Client, Seat};
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The state of one client. Buffers are used again from operation to operation.
@@ -43,7 +45,15 @@ pub struct Requester<'a> {
 /// A session with one of the schemas, and what was read there.
 struct Shard {
     store: SqlStore,
+    /// For transactions, where they have a connection of their own.
+    transactions: Option<SqlStore>,
     history: History,
+}
+
+impl Shard {
+    fn transactions(&mut self) -> &mut SqlStore {
+        self.transactions.as_mut().unwrap_or(&mut self.store)
+    }
 }
 
 /// The ids of the last operations, for the modes that go on from them.
@@ -75,13 +85,17 @@ impl<'a> Requester<'a> {
         let mut random = Random::part(seat.seed, seat.index as u64);
         let motif_seed = random.below(i64::MAX) as u64;
         let payload = |purpose| Payload::new(&settings.properties, purpose, settings.compat, motif_seed);
-        let shard = |schema: &Schema| -> Result<Shard> {
-            let connection = shared.target.connect()?;
-            let store = SqlStore::new(connection, &settings.properties, schema, settings.compat)?;
-            Ok(Shard { store, history: History::new(settings.compat.history) })
+        let compat = settings.compat;
+        let shard = |(index, schema): (usize, &Schema)| -> Result<Shard> {
+            let mut connection = shared.target.connect()?;
+            shared.find_nodes(index, connection.as_mut(), schema)?;
+            let open = |connection| SqlStore::new(connection, &settings.properties, schema, compat);
+            let second = compat.connections.then(|| open(shared.target.connect()?)).transpose()?;
+            let history = History::new(compat.history);
+            Ok(Shard { store: open(connection)?, transactions: second, history })
         };
         Ok(Requester {
-            shards: shared.shards.schemas().iter().map(shard).collect::<Result<_>>()?,
+            shards: shared.shards.schemas().iter().enumerate().map(shard).collect::<Result<_>>()?,
             shard: 0,
             random,
             id2: shared.id2(seat),
@@ -104,7 +118,17 @@ impl<'a> Requester<'a> {
     fn read_id1(&mut self) -> i64 {
         let before = self.before_link(self.before.read);
         self.before.read = self.shared.link_reads.choose(&mut self.random, before);
-        self.before.read
+        self.shared.or_added(self.shard, &mut self.random, self.before.read)
+    }
+
+    fn choose_node(&mut self, access: impl Fn(&Requests) -> &Access) {
+        let chosen = access(self.shared).choose(&mut self.random, self.before.node);
+        self.node.id = self.shared.or_added(self.shard, &mut self.random, chosen);
+    }
+
+    fn choose_node_to_read(&mut self) {
+        self.choose_node(|shared| &shared.node_reads);
+        self.before.node = self.node.id;
     }
 
     /// The original hands link operations no id to go on from.
@@ -119,8 +143,8 @@ impl<'a> Requester<'a> {
     /// The key of a link to write.
     fn choose_link(&mut self, exists: f64) {
         let before = self.before_link(self.before.write);
-        let id1 = self.shared.link_writes.choose(&mut self.random, before);
-        self.before.write = id1;
+        self.before.write = self.shared.link_writes.choose(&mut self.random, before);
+        let id1 = self.shared.or_added(self.shard, &mut self.random, self.before.write);
         let type_index = self.link_type_index();
         self.link.id1 = id1;
         self.link.link_type = FIRST_LINK_TYPE + type_index;
@@ -154,13 +178,15 @@ impl<'a> Requester<'a> {
         match self.operation {
             Operation::AddNode => {
                 self.node.time = now_ms() / 1_000;
-                store.add_node(&self.node)
+                store.add_node(&self.node)?;
+                self.shared.node_was_added(self.shard);
+                Ok(())
             }
             Operation::UpdateNode => {
                 self.node.time = now_ms() / 1_000;
                 store.update_node(&self.node).map(|_| ())
             }
-            Operation::DeleteNode => store.delete_node(NODE_TYPE, self.node.id).map(|_| ()),
+            Operation::DeleteNode => self.delete_node(),
             Operation::GetNode => store.get_node(NODE_TYPE, self.node.id).map(|_| ()),
             Operation::AddLink | Operation::UpdateLink | Operation::DeleteLink => self.write_link(),
             Operation::CountLink => store.count_links(self.link.id1, self.link.link_type).map(|_| ()),
@@ -174,8 +200,20 @@ impl<'a> Requester<'a> {
         }
     }
 
+    fn delete_node(&mut self) -> Result<()> {
+        let (id, settings) = (self.node.id, &self.shared.settings);
+        let counts = &settings.graph.counts;
+        let is_large = |type_index| counts.links(id, type_index) > LINKS_DELETED_MAX;
+        let shard = &mut self.shards[self.shard];
+        if settings.compat.delete_node || (0..counts.types()).any(is_large) {
+            return shard.store.delete_node(NODE_TYPE, id).map(|_| ());
+        }
+        let types = FIRST_LINK_TYPE..FIRST_LINK_TYPE + counts.types();
+        shard.transactions().delete_node_and_links(NODE_TYPE, id, types).map(|_| ())
+    }
+
     fn write_link(&mut self) -> Result<()> {
-        let store = &mut self.shards[self.shard].store;
+        let store = self.shards[self.shard].transactions();
         let Link { id1, link_type, id2, .. } = self.link;
         if self.operation == Operation::DeleteLink {
             store.delete_link(id1, link_type, id2, Removal::Hide)?;
@@ -192,7 +230,7 @@ impl<'a> Requester<'a> {
     }
 
     fn read_list(&mut self) -> Result<()> {
-        let Shard { store, history } = &mut self.shards[self.shard];
+        let Shard { store, history, .. } = &mut self.shards[self.shard];
         let rows = store.list_links(&self.list)?;
         self.tally.lists += 1;
         self.tally.lists_from_history += u64::from(self.is_from_history);
@@ -209,7 +247,8 @@ impl<'a> Requester<'a> {
 
     /// Of all shards.
     fn detours(&self) -> Detours {
-        self.shards.iter().map(|shard| shard.store.detours()).fold(Detours::default(), |all, one| Detours {
+        let stores = self.shards.iter().flat_map(|shard| shard.transactions.iter().chain([&shard.store]));
+        stores.map(SqlStore::detours).fold(Detours::default(), |all, one| Detours {
             add_to_update: all.add_to_update + one.add_to_update,
             update_to_add: all.update_to_add + one.update_to_add,
         })
@@ -227,6 +266,11 @@ fn is_transient(error: &Error, compat: Compat) -> bool {
 
 impl Client for Requester<'_> {
     fn next(&mut self) -> Result<usize> {
+        if self.shared.is_over.load(Ordering::Relaxed) {
+            return Err(Error::Wrong(
+                "a request of another requester failed (the flaw one-failure)".to_owned(),
+            ));
+        }
         self.shard = self.shared.shards.choose(&mut self.random);
         self.operation = self.shared.mix.choose(&mut self.random);
         match self.operation {
@@ -235,17 +279,13 @@ impl Client for Requester<'_> {
                 self.node_add.generate(&mut self.random, &mut self.node.data);
             }
             Operation::UpdateNode => {
-                self.node.id = self.shared.node_updates.choose(&mut self.random, self.before.node);
+                self.choose_node(|shared| &shared.node_updates);
                 self.node.version = 2;
                 self.node_update.generate(&mut self.random, &mut self.node.data);
             }
-            Operation::DeleteNode => {
-                self.node.id = self.shared.node_deletes.choose(&mut self.random, self.before.node);
-            }
-            Operation::GetNode => {
-                self.node.id = self.shared.node_reads.choose(&mut self.random, self.before.node);
-                self.before.node = self.node.id;
-            }
+            Operation::DeleteNode => self.choose_node(|shared| &shared.node_deletes),
+            Operation::GetNode if self.shared.settings.compat.timed_choice => {}
+            Operation::GetNode => self.choose_node_to_read(),
             Operation::AddLink => {
                 self.choose_link(EXISTS_FOR_ADD);
                 self.link_add.generate(&mut self.random, &mut self.link.data);
@@ -266,6 +306,9 @@ impl Client for Requester<'_> {
     }
 
     fn perform(&mut self) -> Result<()> {
+        if self.operation == Operation::GetNode && self.shared.settings.compat.timed_choice {
+            self.choose_node_to_read();
+        }
         let mut tries = 0;
         loop {
             match self.attempt() {
@@ -306,6 +349,10 @@ impl Requester<'_> {
     /// One more failure that the server told of; below zero any number is let through.
     fn is_tolerated(&mut self) -> bool {
         self.tally.failures += 1;
+        if self.shared.settings.compat.one_failure {
+            self.shared.is_over.store(true, Ordering::Relaxed);
+            return false;
+        }
         let most = self.shared.failures_max;
         most < 0 || self.tally.failures <= most
     }

@@ -10,8 +10,12 @@ use crate::run::{Outcome, run};
 const SMALL: &[&str] = &["nlinks_func=Zipf", "nlinks_shape=0.8", "nlinks_mean=5", "loaders=2"];
 
 fn settings(nodes: u64, definitions: &[&str]) -> Settings {
+    settings_of(nodes, definitions).settings().unwrap()
+}
+
+fn settings_of(nodes: u64, definitions: &[&str]) -> Sources {
     let define = definitions.iter().map(|definition| (*definition).to_owned()).collect();
-    Sources { nodes: Some(nodes), define, ..Sources::default() }.settings().unwrap()
+    Sources { nodes: Some(nodes), define, ..Sources::default() }
 }
 
 fn loaded(server: &Server, settings: &Settings) -> Shards {
@@ -62,8 +66,120 @@ fn the_published_upsert_counts_twice() {
     let shards = loaded(&server, &settings);
     outcome(requests(&server, &settings, &shards), &server);
     let mut connection = server.target().connect().unwrap();
+    // What holds under the flaw is checked, so that such a run can be compared.
     let checks = validate(connection.as_mut(), &settings, &shards, false).unwrap();
+    assert!(checks.iter().all(|check| check.passed), "{checks:?}");
+    assert!(checks[0].detail.contains("under the flaw upsert"), "{checks:?}");
+    let mut strict = settings.clone();
+    strict.compat = Compat::none();
+    let checks = validate(connection.as_mut(), &strict, &shards, false).unwrap();
     assert!(!checks[0].passed, "{checks:?}");
+    let lose = format!("UPDATE {} SET count = 0", shards.schemas()[0].counts());
+    connection.execute(&lose).unwrap();
+    let checks = validate(connection.as_mut(), &settings, &shards, false).unwrap();
+    assert!(checks.iter().all(|check| !check.passed), "{checks:?}");
+}
+
+/// Only these operations, in these percentages.
+fn mix(shares: &str) -> Vec<String> {
+    let of = |operation: &str| {
+        let given = shares.split(' ').find(|share| share.split('=').next() == Some(operation));
+        given.map_or(format!("{operation}=0"), str::to_owned)
+    };
+    let all =
+        "addlink deletelink updatelink countlink getlink getlinklist addnode updatenode deletenode getnode";
+    all.split(' ').map(of).collect()
+}
+
+fn with_mix(nodes: u64, shares: &str, definitions: &[&str]) -> Settings {
+    let mix = mix(shares);
+    let mix: Vec<&str> = mix.iter().map(String::as_str).collect();
+    settings(nodes, &[SMALL, &mix, definitions].concat())
+}
+
+#[test]
+fn added_nodes_are_reached_unless_as_the_original() {
+    let server = Server::sqlite();
+    for (compat, is_reached) in [(Compat::none(), true), (Compat::all(), false)] {
+        let mut settings =
+            with_mix(100, "addnode=50 updatenode=30 addlink=20", &["requesters=2", "requests=500"]);
+        settings.compat = compat;
+        let shards = loaded(&server, &settings);
+        let schema = &shards.schemas()[0];
+        let mut connection = server.target().connect().unwrap();
+        let beyond = |sql: String, connection: &mut dyn Connection| connection.query_int(&sql).unwrap() > 0;
+        // In a second run those of the first are known.
+        for _ in 0..2 {
+            outcome(requests(&server, &settings, &shards), &server);
+            let updated = format!("SELECT count(*) FROM {} WHERE id > 100 AND version = 2", schema.nodes());
+            assert_eq!(beyond(updated, connection.as_mut()), is_reached);
+            let linked = format!("SELECT count(*) FROM {} WHERE id1 > 100", schema.links());
+            assert_eq!(beyond(linked, connection.as_mut()), is_reached);
+        }
+        let known = requests(&server, &settings, &shards);
+        known.find_nodes(0, connection.as_mut(), schema).unwrap();
+        let end = known.nodes_end[0].load(Ordering::Relaxed);
+        assert_eq!(end > 300, is_reached, "{end}");
+    }
+}
+
+#[test]
+fn deleted_nodes_take_their_links_along_unless_as_the_original() {
+    let server = Server::sqlite();
+    let dangling = |settings: &Settings| {
+        let shards = loaded(&server, settings);
+        outcome(requests(&server, settings, &shards), &server);
+        let mut connection = server.target().connect().unwrap();
+        let checks = validate(connection.as_mut(), settings, &shards, false).unwrap();
+        assert!(checks.iter().all(|check| check.passed), "{checks:?}");
+        let (links, nodes) = (shards.schemas()[0].links(), shards.schemas()[0].nodes());
+        let sql = format!(
+            "SELECT count(*) FROM {links} WHERE visibility = 1 AND id1 NOT IN (SELECT id FROM {nodes})"
+        );
+        connection.query_int(&sql).unwrap()
+    };
+    let mut settings = with_mix(200, "deletenode=90 getnode=10", &["requesters=2", "requests=200"]);
+    assert_eq!(dangling(&settings), 0);
+    settings.compat = Compat::all();
+    assert!(dangling(&settings) > 0);
+    // The links of one with too many stay.
+    let constant = ["nlinks_func=const", "nlinks_config=0", "nlinks_default=10001", "link_type_count=1"];
+    let few = ["requesters=1", "requests=20"];
+    let settings = with_mix(3, "deletenode=100", &[&constant[..], &few].concat());
+    assert_eq!(dangling(&settings), 3 * (LINKS_DELETED_MAX + 1));
+}
+
+#[test]
+fn nothing_leads_to_itself_unless_as_the_original() {
+    let server = Server::sqlite();
+    let loops = |compat| {
+        let mut sources = settings_of(100, SMALL);
+        sources.compat = compat;
+        let settings = sources.settings().unwrap();
+        let shards = loaded(&server, &settings);
+        let sql = format!("SELECT count(*) FROM {} WHERE id1 = id2", shards.schemas()[0].links());
+        server.target().connect().unwrap().query_int(&sql).unwrap()
+    };
+    assert_eq!(loops(None), 0);
+    assert!(loops(Some("self-loop".to_owned())) > 0);
+}
+
+#[test]
+fn one_failure_ends_the_run_as_the_original() {
+    let server = Server::sqlite();
+    let mut settings = with_mix(
+        100,
+        "addnode=10 getnode=90",
+        &["requesters=3", "requests=100000", "max_failed_requests=-1"],
+    );
+    settings.compat.one_failure = true;
+    let shards = loaded(&server, &settings);
+    let refuse = "CREATE TRIGGER t BEFORE INSERT ON nodetable BEGIN SELECT RAISE(ABORT, 'none today'); END";
+    server.target().connect().unwrap().execute(refuse).unwrap();
+    let requests = requests(&server, &settings, &shards);
+    let outcome = run(requests.clone(), &requests.plan(3).unwrap(), None, &mut |_| ()).unwrap();
+    assert!(processed(&outcome) < 10_000, "{}", processed(&outcome));
+    assert!(outcome.incomplete.is_some());
 }
 
 #[test]
@@ -161,6 +277,22 @@ fn rates_are_a_requester_s() {
     let shards = Shards::new(&settings.properties, server.target().dialect()).unwrap();
     let plan = requests(&server, &settings, &shards).plan(1).unwrap();
     assert_eq!((plan.pace, plan.clients, plan.time), (Pace::Poisson(2_000.0), 4, Duration::from_secs(7)));
+}
+
+/// Two connections, chosen ids within the time, links left behind: still the graph holds together.
+#[test]
+fn all_flaws_at_once() {
+    each_target(|server| {
+        let fixed = ["requesters=2", "requests=500", "getlinklist_history=20"];
+        let mut settings = settings(300, &[SMALL, &fixed].concat());
+        settings.compat = Compat::all();
+        let shards = loaded(server, &settings);
+        let outcome = outcome(requests(server, &settings, &shards), server);
+        assert_eq!(processed(&outcome), 1_000, "{} {:?}", server.name(), outcome.errors);
+        let mut connection = server.target().connect().unwrap();
+        let checks = validate(connection.as_mut(), &settings, &shards, false).unwrap();
+        assert!(checks.iter().all(|check| check.passed), "{} {checks:?}", server.name());
+    });
 }
 
 /// Each shard has the whole graph; a store that miscounts is found at once.

@@ -64,25 +64,25 @@ impl SqlStore {
         })
     }
 
-    fn run(&mut self, which: Which, values: &[Value<'_>]) -> Result<Done> {
+    pub(super) fn run(&mut self, which: Which, values: &[Value<'_>]) -> Result<Done> {
         self.statements.run(self.connection.as_mut(), which, values, &mut self.rows)
     }
 
     /// The first statement of a transaction: where the protocol lets it, BEGIN travels with it.
-    fn begin(&mut self, which: Which, values: &[Value<'_>]) -> Result<Done> {
+    pub(super) fn begin(&mut self, which: Which, values: &[Value<'_>]) -> Result<Done> {
         self.statements.begin(self.connection.as_mut(), which, values, &mut self.rows)
     }
 
-    fn commit(&mut self) -> Result<()> {
+    pub(super) fn commit(&mut self) -> Result<()> {
         self.connection.execute("COMMIT").map(|_| ())
     }
 
-    fn rollback(&mut self) -> Result<()> {
+    pub(super) fn rollback(&mut self) -> Result<()> {
         self.connection.execute("ROLLBACK").map(|_| ())
     }
 
     /// Leaves no transaction open behind an error, so that the session can go on.
-    fn closed<T>(&mut self, result: Result<T>) -> Result<T> {
+    pub(super) fn closed<T>(&mut self, result: Result<T>) -> Result<T> {
         if let Err(Error::Server(_) | Error::Wrong(_)) = &result {
             // The first error is the one to tell; some servers have rolled back already.
             let _ = self.rollback();
@@ -91,7 +91,12 @@ impl SqlStore {
     }
 
     /// A write that must meet this many rows; a target that does nothing is believed.
-    fn must_affect(&self, done: Done, rows: std::ops::RangeInclusive<u64>, what: &str) -> Result<()> {
+    pub(super) fn must_affect(
+        &self,
+        done: Done,
+        rows: std::ops::RangeInclusive<u64>,
+        what: &str,
+    ) -> Result<()> {
         if rows.contains(&done.affected) || self.schema.dialect == Dialect::Noop {
             return Ok(());
         }

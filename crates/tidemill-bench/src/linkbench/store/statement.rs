@@ -15,6 +15,7 @@ pub enum Which {
     LockLink,
     UpdateLink,
     HideLink,
+    HideLinks,
     ExpungeLink,
     ListLinks,
     GetCount,
@@ -169,7 +170,7 @@ pub fn begin(dialect: Dialect) -> &'static str {
 }
 
 /// In the order of [`Which`].
-fn templates(schema: &Schema, compat: Compat) -> [String; 15] {
+fn templates(schema: &Schema, compat: Compat) -> [String; 16] {
     let (links, counts, nodes) = (schema.links(), schema.counts(), schema.nodes());
     let dialect = schema.dialect;
     let insert = format!(
@@ -189,6 +190,7 @@ fn templates(schema: &Schema, compat: Compat) -> [String; 15] {
         format!("SELECT visibility FROM {links} {key}{lock}"),
         format!("UPDATE {links} SET visibility = ?, data = ?, version = ?, time = ? {key}"),
         format!("UPDATE {links} SET visibility = 0 {key}"),
+        format!("UPDATE {links} SET visibility = 0 WHERE id1 = ? AND link_type = ? AND visibility = 1"),
         format!("DELETE FROM {links} {key}"),
         format!(
             "SELECT {columns} FROM {links} WHERE id1 = ? AND link_type = ? AND time >= ? AND time <= ? \

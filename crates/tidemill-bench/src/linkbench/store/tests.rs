@@ -134,6 +134,30 @@ fn updates_change_counts_with_visibility_only() {
 }
 
 #[test]
+fn a_node_goes_with_its_links() {
+    each_style(|bench| {
+        let node = Node { id: 0, node_type: NODE_TYPE, version: 1, time: 7, data: b"node".to_vec() };
+        bench.store.add_node(&node).unwrap();
+        let id1 = bench.store.last_node_id().unwrap();
+        let types = FIRST_LINK_TYPE..FIRST_LINK_TYPE + 2;
+        for (link_type, id2) in [(TYPE, 1), (TYPE, 2), (TYPE, 3), (TYPE + 1, 1)] {
+            bench.store.add_link(&Link { id1, link_type, ..link(id2, 5) }).unwrap();
+        }
+        bench.store.delete_link(id1, TYPE, 2, Removal::Hide).unwrap();
+        bench.store.add_link(&link(7, 5)).unwrap();
+        assert!(bench.store.delete_node_and_links(NODE_TYPE, id1, types.clone()).unwrap());
+        for link_type in types.clone() {
+            assert_eq!(bench.store.count_links(id1, link_type).unwrap(), 0);
+            assert!(bench.list(&ListQuery { id1, link_type, ..ALL }).is_empty());
+            bench.store.check_count(id1, link_type).unwrap();
+        }
+        assert_eq!(bench.store.multiget(id1, TYPE, &[1, 2, 3]).unwrap(), 3);
+        assert_eq!((bench.count(), bench.listed().len()), (1, 1));
+        assert!(!bench.store.delete_node_and_links(NODE_TYPE, id1, types).unwrap());
+    });
+}
+
+#[test]
 fn lists_are_newest_first_within_bounds() {
     each_style(|bench| {
         for id2 in 0..256 {
