@@ -19,6 +19,9 @@ pub(crate) use url::without_passwords;
 
 use crate::error::{Error, Result};
 
+/// Where nothing is said: a file here, for which nothing has to be installed.
+pub const DEFAULT_URL: &str = "sqlite:tidemill-bench.db";
+
 /// A database that can be measured. Cheap to clone; all clones stop together.
 #[derive(Clone)]
 pub struct Target {

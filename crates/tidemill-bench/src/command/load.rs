@@ -20,7 +20,7 @@ const WARMUP_MAX_S: f64 = 5.0;
 #[derive(clap::Args, Clone)]
 pub(super) struct Place {
     /// postgres://user@host/database, mysql://…, sqlite:FILE or noop:; nothing has to be installed for the default.
-    #[arg(long, value_name = "URL", default_value = "sqlite:tidemill-bench.db")]
+    #[arg(long, value_name = "URL", default_value = crate::target::DEFAULT_URL)]
     target: String,
     /// A parameter of the suite; `list` shows them.
     #[arg(short, long = "parameter", value_name = "NAME=VALUE", value_parser = pair)]

@@ -15,7 +15,7 @@ use crate::report::text::report;
 use crate::result::{ResultFile, TargetRecord};
 use crate::run::{Outcome, Plan as RunPlan, Progress, floor, run};
 use crate::suite::Check;
-use crate::target::{Connection, Target};
+use crate::target::{Connection, DEFAULT_URL, Target};
 use clap::{Args, Subcommand};
 use std::fs::File;
 use std::io::BufWriter;
@@ -66,7 +66,8 @@ struct Ddl {
 /// Where to, and what is written beside.
 #[derive(Debug, Args)]
 struct Output {
-    /// Database by URL; without it the properties host, port, user and password count.
+    /// Database by URL; without it the properties host, port, user and password count, and without those it is a file of
+    /// SQLite here.
     #[arg(long, value_name = "URL")]
     target: Option<String>,
     /// Figures of the operations as the original's CSV.
@@ -349,14 +350,11 @@ fn tell(checks: &[Check], output: &Output) -> bool {
     checks.iter().all(|check| check.passed)
 }
 
-/// The target that the original's properties name; its database is always "linkbench".
+/// The target that the original's properties name, where its database is always "linkbench"; else the file that all verbs
+/// have.
 fn url_of(settings: &Settings) -> Result<String> {
     let properties = &settings.properties;
-    let Some(host) = properties.text("host") else {
-        return Err(Error::usage(
-            "no target: give --target URL, or a configuration with host, port, user and password",
-        ));
-    };
+    let Some(host) = properties.text("host") else { return Ok(DEFAULT_URL.to_owned()) };
     let store = properties.text("linkstore").unwrap_or("LinkStorePgsql").to_ascii_lowercase();
     let (scheme, port) = match store {
         store if store.contains("pgsql") => ("postgres", 5432),
@@ -389,6 +387,6 @@ mod tests {
         let settings = Sources { define, nodes: Some(10), ..Sources::default() }.settings().unwrap();
         assert_eq!(url_of(&settings).unwrap(), "postgres://a%40b:p%3Aw@db:5432/linkbench");
         let settings = Sources { nodes: Some(10), ..Sources::default() }.settings().unwrap();
-        assert!(url_of(&settings).unwrap_err().to_string().starts_with("no target: give --target"));
+        assert_eq!(url_of(&settings).unwrap(), DEFAULT_URL);
     }
 }
