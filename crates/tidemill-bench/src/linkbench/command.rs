@@ -18,8 +18,8 @@ use crate::suite::Check;
 use crate::target::{Connection, DEFAULT_URL, Target};
 use clap::{Args, Subcommand};
 use std::fs::File;
-use std::io::BufWriter;
-use std::path::PathBuf;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Facebook's social graph benchmark: plan, load, request, validate.
@@ -203,18 +203,27 @@ impl Output {
         }
     }
 
-    fn write_csv(&self, csv: &str) -> Result<()> {
-        match &self.csvstats {
-            Some(path) => std::fs::write(path, csv).map_err(|error| Error::file(path, error)),
-            None => Ok(()),
-        }
+    /// Made before anything is done, so that a place where nothing can be written is told at once.
+    fn create_csv(&self) -> Result<Option<File>> {
+        self.csvstats.as_deref().map(created).transpose()
     }
+
+    fn write_csv(&self, file: Option<File>, csv: &str) -> Result<()> {
+        let written = file.map_or(Ok(()), |mut file| file.write_all(csv.as_bytes()));
+        written.map_err(|error| Error::file(self.csvstats.as_deref().unwrap_or(Path::new("")), error))
+    }
+}
+
+/// The original takes a file that cannot be made for a wrong command line.
+fn created(path: &Path) -> Result<File> {
+    File::create(path).map_err(|error| Error::usage(Error::file(path, error).to_string()))
 }
 
 impl Load {
     fn run(&self) -> Result<bool> {
         let settings = self.sources.settings()?;
         let (target, shards) = self.output.open(&settings)?;
+        let csv = self.output.create_csv()?;
         if self.drop {
             drop_tables(&target, &shards)?;
         }
@@ -222,9 +231,10 @@ impl Load {
         let loaded =
             fill(&target, &settings, &shards, self.output.seed.unwrap_or(1), &|line| self.output.say(line))?;
         original::load_log(&settings, &loaded).iter().for_each(|line| self.output.say(line));
-        self.output.write_csv(&original::load_csv(&settings, &loaded))?;
+        let written = self.output.write_csv(csv, &original::load_csv(&settings, &loaded));
         let checks = validate(target.connect()?.as_mut(), &settings, &shards, true)?;
-        Ok(tell(&checks, &self.output))
+        let holds = tell(&checks, &self.output);
+        written.map(|()| holds)
     }
 }
 
@@ -243,7 +253,10 @@ impl Request {
         let mut result = ResultFile::new("linkbench", TargetRecord::of(&target)?, &plan);
         result.parameters = settings.told();
         result.floor_cpu_us = floor_of(&settings, plan.seed);
-        let outcome = self.measure(requests, &settings, &plan, &target)?;
+        let csv = self.place.create_csv()?;
+        let mut stream = self.create_stream(&settings, &plan)?;
+        let outcome = self.measure(requests, &settings, &plan, &target, stream.as_mut())?;
+        let figures = original::request_csv(&settings, &plan, &outcome);
         let is_complete = outcome.incomplete.is_none();
         if self.place.original_log {
             outcome.errors.lines().iter().for_each(|line| self.place.say(line));
@@ -251,17 +264,30 @@ impl Request {
         result.repeats.push(outcome);
         result.memory_max_bytes = memory_max_bytes();
         if !self.no_validate && is_complete {
-            result.checks = validate(target.connect()?.as_mut(), &settings, &shards, false)?;
+            // The server may have gone: what was measured is told all the same.
+            let checks = target
+                .connect()
+                .and_then(|mut connection| validate(connection.as_mut(), &settings, &shards, false));
+            result.checks = checks.unwrap_or_else(|error| vec![could_not_validate(&error)]);
         }
         if self.place.original_log {
             tell(&result.checks, &self.place);
         } else {
             print!("{}", report(&result));
         }
-        if let Some(path) = &self.output {
-            result.write(path)?;
-        }
+        // Each is tried, whatever becomes of the others.
+        let written = [
+            self.output.as_deref().map_or(Ok(()), |path| result.write(path)),
+            self.place.write_csv(csv, &figures),
+            stream.map_or(Ok(()), CsvStream::finish),
+        ];
+        written.into_iter().collect::<Result<()>>()?;
         Ok(result.blemish().is_none())
+    }
+
+    fn create_stream(&self, settings: &Settings, plan: &RunPlan) -> Result<Option<Stream>> {
+        let create = |path: &PathBuf| CsvStream::new(BufWriter::new(created(path)?), settings, plan);
+        self.csvstream.as_ref().map(create).transpose()
     }
 
     /// The run, with what the original tells of it while it goes on and when it has ended.
@@ -271,20 +297,14 @@ impl Request {
         settings: &Settings,
         plan: &RunPlan,
         target: &Target,
+        mut stream: Option<&mut Stream>,
     ) -> Result<Outcome> {
         let every = settings.properties.or("req_progress_interval", 10_000)?;
         let mut tell = progress_lines(plan, every, |line| self.place.say(line));
-        let create = |path: &PathBuf| {
-            let file = File::create(path).map_err(|error| Error::file(path, error))?;
-            CsvStream::new(BufWriter::new(file), settings, plan)
-        };
-        let mut stream = self.csvstream.as_ref().map(create).transpose()?;
         let outcome = run(requests, plan, Some(target), &mut |progress| {
             tell(progress);
             stream.iter_mut().for_each(|stream| stream.add(progress));
         })?;
-        stream.map_or(Ok(()), CsvStream::finish)?;
-        self.place.write_csv(&original::request_csv(settings, plan, &outcome))?;
         if self.place.original_log {
             let lines = original::request_log(settings, plan, &outcome);
             lines.iter().for_each(|line| self.place.say(line));
@@ -298,6 +318,13 @@ fn floor_of(settings: &Settings, seed: u64) -> Option<f64> {
     let nothing = Target::open("noop:").ok()?;
     let shards = Shards::new(&settings.properties, nothing.dialect()).ok()?;
     floor(Arc::new(Requests::new(&nothing, settings, &shards).ok()?), seed)
+}
+
+type Stream = CsvStream<BufWriter<File>>;
+
+/// A graph that nobody could look at ranks with no other.
+fn could_not_validate(error: &Error) -> Check {
+    Check { name: "the graph can be validated".to_owned(), passed: false, detail: error.to_string() }
 }
 
 /// The original's line each time the number of requests passes a multiple of `every`; 0 for none.

@@ -128,6 +128,27 @@ fn refused_requests_are_told_and_do_not_rank() {
     assert!(compared.out.contains("errors that the workload does not expect"), "{}", compared.out);
 }
 
+/// Nothing that was measured is lost because of a file beside it.
+#[test]
+fn files_that_cannot_be_written_are_told_before_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = ["--nodes", "100", "-D", "nlinks_func=Zipf", "-D", "nlinks_shape=0.8", "-D", "requests=50"];
+    let run =
+        |verb: &str, rest: &[&str]| bench(folder.path(), &[&["linkbench", verb][..], &small, rest].concat());
+    for file in ["--csvstats", "--csvstream"] {
+        let ran = run("request", &[file, "none/x.csv"]);
+        assert!(ran.code == 1 && ran.err.contains("none/x.csv: No such file"), "{}{}", ran.out, ran.err);
+        assert!(!ran.out.contains("requests finished"), "{}", ran.out);
+    }
+    assert_eq!(run("load", &["--csvstats", "none/x.csv"]).code, 1);
+    assert_eq!(run("load", &[]).code, 0);
+    // A full disk shows only when the run is over.
+    let ran = run("request", &["--csvstats", "/dev/full", "--csvstream", "/dev/full", "-o", "kept.json"]);
+    assert!(ran.code == 2 && ran.err.contains("/dev/full: No space left"), "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains("GET_LINKS_LIST"), "{}", ran.out);
+    assert!(folder.path().join("kept.json").exists());
+}
+
 #[test]
 fn wrong_input_is_told_with_its_place() {
     let folder = tempfile::tempdir().unwrap();
