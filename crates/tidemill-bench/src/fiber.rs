@@ -17,6 +17,9 @@ pub(crate) use readiness::Readiness;
 use readiness::{Poller, installed};
 use switch::{Fiber, State, suspend};
 
+/// Before the kernel is asked again: a client reads an answer in one, and sends its next question in the other.
+const ROUNDS: usize = 2;
+
 /// What a fiber waits for before it goes on.
 #[derive(Debug, Clone, Copy)]
 enum Wait {
@@ -33,8 +36,10 @@ pub(crate) fn run_together(bodies: Vec<Box<dyn FnOnce()>>) -> std::io::Result<()
     let mut fibers = Fibers::new(bodies)?;
     while fibers.alive > 0 {
         // Those that wait for their turn only come behind those that something has come for.
-        for _ in 0..fibers.ready.len() {
-            fibers.resume_next();
+        for _ in 0..ROUNDS {
+            for _ in 0..fibers.ready.len() {
+                fibers.resume_next();
+            }
         }
         fibers.wait()?;
     }

@@ -140,6 +140,16 @@ pub enum Value<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statement(pub(crate) u32);
 
+/// Prepared statements of one transaction, none of which needs the answer of another one.
+#[derive(Debug, Clone, Copy)]
+pub struct Stretch<'a> {
+    /// The transaction begins with them.
+    pub begins: bool,
+    pub steps: &'a [(Statement, &'a [Value<'a>])],
+    /// It is committed behind them.
+    pub commits: bool,
+}
+
 /// What a statement did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Done {
@@ -159,10 +169,24 @@ pub trait Connection: Send {
     fn prepare(&mut self, sql: &str) -> Result<Statement>;
     /// Runs a prepared statement; keeps the rows if asked to.
     fn run(&mut self, statement: Statement, values: &[Value<'_>], rows: Option<&mut Rows>) -> Result<Done>;
-    /// Opens a transaction with a prepared statement as its first, in one round trip where the protocol can.
-    fn begin_and_run(&mut self, statement: Statement, values: &[Value<'_>], rows: &mut Rows) -> Result<Done> {
-        self.execute("BEGIN")?;
-        self.run(statement, values, Some(rows))
+    /// Opens a transaction that will write.
+    fn begin(&mut self) -> Result<()> {
+        self.execute("BEGIN").map(drop)
+    }
+    /// Runs them in one round trip where the protocol can; rows and what was done are those of the last one. Behind an
+    /// error the transaction is open, and nothing that comes after it has been done.
+    fn run_stretch(&mut self, stretch: Stretch<'_>, rows: &mut Rows) -> Result<Done> {
+        if stretch.begins {
+            self.begin()?;
+        }
+        let mut done = Done::default();
+        for (statement, values) in stretch.steps {
+            done = self.run(*statement, values, Some(rows))?;
+        }
+        if stretch.commits {
+            self.execute("COMMIT")?;
+        }
+        Ok(done)
     }
     /// Parsed, bound and executed in one go, prepared for nobody (pgbench's mode "extended").
     fn run_once(&mut self, sql: &str, values: &[Value<'_>], rows: Option<&mut Rows>) -> Result<Done>;

@@ -19,6 +19,8 @@ pub struct Compat {
     pub returning: bool,
     /// Deadlocks are failures; only serialisation failures are tried again.
     pub deadlock: bool,
+    /// Every statement waits for the answer to the one before, and so does COMMIT.
+    pub round_trips: bool,
     /// Access modes leave their range, round down or stick to one id.
     pub access: bool,
     /// The first link of every id leads to the id itself.
@@ -38,7 +40,7 @@ pub struct Compat {
 }
 
 /// Names as on the command line, with the flag of each.
-const FLAWS: [(&str, fn(&mut Compat) -> &mut bool); 15] = [
+const FLAWS: [(&str, fn(&mut Compat) -> &mut bool); 16] = [
     ("write-uncorr", |compat| &mut compat.write_uncorr),
     ("multiget", |compat| &mut compat.multiget),
     ("motif-length", |compat| &mut compat.motif_length),
@@ -46,6 +48,7 @@ const FLAWS: [(&str, fn(&mut Compat) -> &mut bool); 15] = [
     ("upsert", |compat| &mut compat.upsert),
     ("returning", |compat| &mut compat.returning),
     ("deadlock", |compat| &mut compat.deadlock),
+    ("round-trips", |compat| &mut compat.round_trips),
     ("access", |compat| &mut compat.access),
     ("self-loop", |compat| &mut compat.self_loop),
     ("growth", |compat| &mut compat.growth),

@@ -148,7 +148,15 @@ impl Channel {
     }
 
     /// Waits for `bytes` bytes and shows them without taking them.
+    #[inline]
     pub fn peek(&mut self, bytes: usize) -> Result<&[u8]> {
+        if self.end - self.start < bytes {
+            self.fill(bytes)?;
+        }
+        Ok(&self.input[self.start..self.start + bytes])
+    }
+
+    fn fill(&mut self, bytes: usize) -> Result<()> {
         if bytes > MESSAGE_BYTES_MAX {
             return Err(Error::Lost(format!(
                 "a message of {bytes} bytes was announced: this is not the protocol"
@@ -162,10 +170,11 @@ impl Channel {
             self.make_room(bytes - (self.end - self.start));
             self.read_some().map_err(lost)?;
         }
-        Ok(&self.input[self.start..self.start + bytes])
+        Ok(())
     }
 
     /// Takes `bytes` bytes; the range is good for [`Channel::bytes`] until the next call that reads.
+    #[inline]
     pub fn take(&mut self, bytes: usize) -> Result<Range<usize>> {
         self.peek(bytes)?;
         let range = self.start..self.start + bytes;

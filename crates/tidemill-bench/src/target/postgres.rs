@@ -1,5 +1,6 @@
 //! The PostgreSQL protocol, version 3: PostgreSQL, Tidemill, TimescaleDB, QuestDB and whoever else speaks it.
 
+mod answer;
 mod connect;
 mod session;
 mod wire;

@@ -79,10 +79,18 @@ impl Rows {
         self.names.get(column).map(String::as_str)
     }
 
+    /// For a row that comes.
+    pub(crate) fn reserve(&mut self, cells: usize, bytes: usize) {
+        self.cells.reserve(cells);
+        self.bytes.reserve(bytes);
+    }
+
+    #[inline]
     pub fn push(&mut self, cell: Cell) {
         self.cells.push(cell);
     }
 
+    #[inline]
     pub fn push_bytes(&mut self, bytes: &[u8]) {
         let start = self.bytes.len() as u32;
         self.bytes.extend_from_slice(bytes);

@@ -131,9 +131,8 @@ impl Connection for Session {
     }
 
     /// Takes the one write lock at once: two readers that both want to write would never get on.
-    fn begin_and_run(&mut self, statement: Statement, values: &[Value<'_>], rows: &mut Rows) -> Result<Done> {
-        self.execute("BEGIN IMMEDIATE")?;
-        self.run(statement, values, Some(rows))
+    fn begin(&mut self) -> Result<()> {
+        self.execute("BEGIN IMMEDIATE").map(drop)
     }
 
     fn run_once(&mut self, sql: &str, values: &[Value<'_>], rows: Option<&mut Rows>) -> Result<Done> {

@@ -1,7 +1,7 @@
 //! What every target must do, against each kind of database.
 
 use tidemill_bench::error::Error;
-use tidemill_bench::target::{Cell, Dialect, Rows, Target, Value};
+use tidemill_bench::target::{Cell, Connection, Dialect, Rows, Statement, Stretch, Target, Value};
 
 use crate::postgres::Postgres;
 
@@ -69,10 +69,39 @@ pub fn contract(url: &str) {
         connection.run(insert, &[Value::Int(1), Value::Null, Value::Null, Value::Null], None).unwrap_err();
     assert!(error.code().is_some(), "{error}");
     assert_eq!(connection.query_int("select count(*) from t").unwrap(), 4, "usable after errors");
+    stretches(connection.as_mut(), insert, select);
     loads(connection.as_mut());
 }
 
-fn loads(connection: &mut dyn tidemill_bench::target::Connection) {
+/// Statements that travel together are one transaction, or with others around them a part of one.
+fn stretches(connection: &mut dyn Connection, insert: Statement, select: Statement) {
+    let mut rows = Rows::default();
+    let row = |a| [Value::Int(a), Value::Text("s"), Value::Null, Value::Null];
+    let (first, second, third) = (row(101), row(102), row(103));
+    let mut run = |connection: &mut dyn Connection, begins, steps: &[_], commits| {
+        connection.run_stretch(Stretch { begins, steps, commits }, &mut rows).map(|done| (done, rows.len()))
+    };
+    let all = [(insert, &first[..]), (select, &first[..1]), (insert, &second[..])];
+    let (done, kept) = run(connection, true, &all, true).unwrap();
+    assert_eq!((done.affected, kept), (1, 0), "of the last one");
+    let all = [(insert, &third[..]), (select, &third[..1])];
+    let (done, kept) = run(connection, true, &all, false).unwrap();
+    assert_eq!((done.rows, kept), (1, 1));
+    connection.execute("rollback").unwrap();
+
+    // What comes behind an error is not done, nor is what came before it kept.
+    let error = run(connection, true, &[(insert, &third[..]), (insert, &first[..])], true).unwrap_err();
+    assert!(error.code().is_some(), "{error}");
+    connection.execute("rollback").unwrap();
+    assert_eq!(connection.query_int("select count(*) from t where a > 100").unwrap(), 2);
+
+    run(connection, true, &[(insert, &third[..])], false).unwrap();
+    let (done, _) = run(connection, false, &[(insert, &row(104)[..])], true).unwrap();
+    assert_eq!(done.affected, 1);
+    assert_eq!(connection.query_int("select count(*) from t where a > 100").unwrap(), 4);
+}
+
+fn loads(connection: &mut dyn Connection) {
     let mut load = connection.load("t", &["a", "b", "d"]).unwrap();
     for i in 1000..21_000 {
         load.row(&[Value::Int(i), Value::Text("tab\tnew\nline\\ 'q'"), Value::Float(i as f64 / 8.0)])

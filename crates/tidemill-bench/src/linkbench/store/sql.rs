@@ -73,6 +73,11 @@ impl SqlStore {
         self.statements.begin(self.connection.as_mut(), which, values, &mut self.rows)
     }
 
+    /// The last statements of a transaction, or with `begins` all of them, and its COMMIT.
+    fn run_to_commit(&mut self, begins: bool, steps: &[(Which, &[Value<'_>])]) -> Result<Done> {
+        self.statements.run_to_commit(self.connection.as_mut(), begins, steps, &mut self.rows)
+    }
+
     pub(super) fn commit(&mut self) -> Result<()> {
         self.connection.execute("COMMIT").map(|_| ())
     }
@@ -107,46 +112,51 @@ impl SqlStore {
         data_value(self.schema.is_text(), data, text)
     }
 
-    /// Adds to the count of an id and type, which may not be there yet. MySQL says 2 when it was.
+    /// Adds to the count of an id and type, which may not be there yet.
     fn count_in(&mut self, link: &Link) -> Result<()> {
-        let change = i64::from(link.is_visible);
-        let values = [link.id1, link.link_type, change, link.time, change, link.time].map(Value::Int);
-        let done = self.run(Which::UpsertCount, &values)?;
+        let done = self.run(Which::UpsertCount, &counted(link))?;
+        self.must_be_counted(done)
+    }
+
+    /// MySQL says 2 when the count was there.
+    fn must_be_counted(&self, done: Done) -> Result<()> {
         self.must_affect(done, 1..=2, "adding to a count")
     }
 
-    fn change_count(&mut self, id1: i64, link_type: i64, change: i64, time: i64) -> Result<()> {
-        let done = self.run(Which::ChangeCount, &[change, time, id1, link_type].map(Value::Int))?;
+    /// The end of a transaction: the change of a link, and of its count (by how much, when, whose) where it changes too.
+    fn change(&mut self, link: (Which, &[Value<'_>]), count: Option<[i64; 4]>) -> Result<()> {
+        let Some(count) = count.map(|values| values.map(Value::Int)) else {
+            return self.run_to_commit(false, &[link]).map(|_| ());
+        };
+        let done = self.run_to_commit(false, &[link, (Which::ChangeCount, &count)])?;
         self.must_affect(done, 1..=1, "changing a count")
     }
 
     fn insert(&mut self, link: &Link) -> Result<()> {
-        let result = (|| {
-            self.write_new(Which::InsertLink, link)?;
-            self.count_in(link)?;
-            self.commit()
-        })();
+        let mut text = String::new();
+        let (new, count) = (self.added(link, &mut text), counted(link));
+        let done = self.run_to_commit(true, &[(Which::InsertLink, &new), (Which::UpsertCount, &count)]);
+        let result = done.and_then(|done| self.must_be_counted(done));
         self.closed(result)
     }
 
-    /// The first statement of an addition.
-    fn write_new(&mut self, which: Which, link: &Link) -> Result<Done> {
-        let mut text = String::new();
-        let values = [
+    /// The values of a link that is new.
+    fn added<'a>(&self, link: &'a Link, text: &'a mut String) -> [Value<'a>; 7] {
+        [
             Value::Int(link.id1),
             Value::Int(link.id2),
             Value::Int(link.link_type),
             Value::Int(i64::from(link.is_visible)),
-            self.data(&link.data, &mut text),
+            self.data(&link.data, text),
             Value::Int(link.version),
             Value::Int(link.time),
-        ];
-        self.begin(which, &values)
+        ]
     }
 
     fn upsert(&mut self, link: &Link) -> Result<Written> {
         let result = (|| {
-            let affected = self.write_new(Which::UpsertLink, link)?.affected;
+            let mut text = String::new();
+            let affected = self.begin(Which::UpsertLink, &self.added(link, &mut text))?.affected;
             let is_counted = match affected {
                 // Counted once more and left as it is.
                 _ if self.compat.upsert => true,
@@ -161,16 +171,16 @@ impl SqlStore {
             if is_counted {
                 self.count_in(link)?;
             }
-            if affected != 1 && !self.compat.upsert {
-                self.overwrite(link)?;
+            match affected != 1 && !self.compat.upsert {
+                true => self.overwrite(link, None)?,
+                false => self.commit()?,
             }
-            self.commit()?;
             Ok(if affected == 1 { Written::Inserted } else { Written::Updated })
         })();
         self.closed(result)
     }
 
-    fn overwrite(&mut self, link: &Link) -> Result<()> {
+    fn overwrite(&mut self, link: &Link, count: Option<[i64; 4]>) -> Result<()> {
         let mut text = String::new();
         let values = [
             Value::Int(i64::from(link.is_visible)),
@@ -181,7 +191,7 @@ impl SqlStore {
             Value::Int(link.id2),
             Value::Int(link.link_type),
         ];
-        self.run(Which::UpdateLink, &values).map(|_| ())
+        self.change((Which::UpdateLink, &values), count)
     }
 
     /// Locks the link and says whether it is visible; none when it is not there. A transaction is open then.
@@ -197,12 +207,9 @@ impl SqlStore {
                 self.rollback()?;
                 return Ok(false);
             };
-            self.overwrite(link)?;
-            if was_visible != link.is_visible {
-                let change = if link.is_visible { 1 } else { -1 };
-                self.change_count(link.id1, link.link_type, change, link.time)?;
-            }
-            self.commit()?;
+            let change = i64::from(link.is_visible) - i64::from(was_visible);
+            let count = [change, link.time, link.id1, link.link_type];
+            self.overwrite(link, (change != 0).then_some(count))?;
             Ok(true)
         })();
         self.closed(result)
@@ -220,11 +227,9 @@ impl SqlStore {
             Removal::Hide => Which::HideLink,
             Removal::Expunge => Which::ExpungeLink,
         };
-        self.run(which, &[id1, id2, link_type].map(Value::Int))?;
-        if was_visible {
-            self.change_count(id1, link_type, -1, crate::linkbench::now_ms())?;
-        }
-        self.commit()?;
+        let key = [id1, id2, link_type].map(Value::Int);
+        let count = [-1, crate::linkbench::now_ms(), id1, link_type];
+        self.change((which, &key), was_visible.then_some(count))?;
         Ok(true)
     }
 
@@ -381,6 +386,12 @@ pub fn data_value<'a>(is_text: bool, data: &'a [u8], text: &'a mut String) -> Va
     text.clear();
     text.extend(data.iter().map(|&byte| char::from(byte)));
     Value::Text(text)
+}
+
+/// What is written to the count of a new link's id and type.
+fn counted(link: &Link) -> [Value<'static>; 6] {
+    let change = i64::from(link.is_visible);
+    [link.id1, link.link_type, change, link.time, change, link.time].map(Value::Int)
 }
 
 fn unhex(digits: &[u8]) -> Vec<u8> {

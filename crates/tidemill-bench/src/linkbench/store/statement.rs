@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::linkbench::compat::Compat;
 use crate::linkbench::properties::Properties;
 use crate::linkbench::schema::Schema;
-use crate::target::{Connection, Dialect, Done, Rows, Statement, Value};
+use crate::target::{Connection, Dialect, Done, Rows, Statement, Stretch, Value};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -32,6 +32,8 @@ pub enum Which {
 pub struct Statements {
     dialect: Dialect,
     is_prepared: bool,
+    /// Each waits for the one before.
+    is_stepwise: bool,
     is_multiget_prepared: bool,
     texts: Vec<Text>,
     links: String,
@@ -59,6 +61,7 @@ impl Statements {
         Ok(Statements {
             dialect: schema.dialect,
             is_prepared: is_prepared("statements", "prepared")?,
+            is_stepwise: compat.round_trips,
             is_multiget_prepared: is_prepared("multiget", "literal")?,
             texts: templates.into_iter().map(|template| Text { template, prepared: None }).collect(),
             links: schema.links(),
@@ -108,7 +111,8 @@ impl Statements {
         let prepared = self.prepared(which);
         self.is_text = prepared.is_none();
         if let Some(statement) = prepared {
-            return connection.begin_and_run(statement, values, rows);
+            let steps = &[(statement, values)];
+            return connection.run_stretch(Stretch { begins: true, steps, commits: false }, rows);
         }
         self.buffer.clear();
         if self.dialect == Dialect::Postgres {
@@ -118,6 +122,31 @@ impl Statements {
         }
         write_out(self.dialect, &self.texts[which as usize].template, values, &mut self.buffer);
         connection.query(&self.buffer, rows)
+    }
+
+    /// The last statements of a transaction, or all of them, and its COMMIT: none needs the answer of another one.
+    pub fn run_to_commit(
+        &mut self,
+        connection: &mut dyn Connection,
+        begins: bool,
+        steps: &[(Which, &[Value<'_>])],
+        rows: &mut Rows,
+    ) -> Result<Done> {
+        let prepared = |&(which, values): &(Which, _)| Some((self.prepared(which)?, values));
+        let prepared: Option<Vec<_>> = steps.iter().map(prepared).collect();
+        if let Some(steps) = prepared.filter(|_| !self.is_stepwise) {
+            self.is_text = false;
+            return connection.run_stretch(Stretch { begins, steps: &steps, commits: true }, rows);
+        }
+        let mut done = Done::default();
+        for (index, (which, values)) in steps.iter().enumerate() {
+            done = match begins && index == 0 {
+                true => self.begin(connection, *which, values, rows)?,
+                false => self.run(connection, *which, values, rows)?,
+            };
+        }
+        connection.execute("COMMIT")?;
+        Ok(done)
     }
 
     /// The statement of a session that has prepared all of them.

@@ -14,6 +14,10 @@ struct Bench {
 
 impl Bench {
     fn new(target: &Target, definitions: &[&str]) -> Bench {
+        Bench::compatible(target, definitions, Compat::none())
+    }
+
+    fn compatible(target: &Target, definitions: &[&str], compat: Compat) -> Bench {
         let mut properties = Properties::default();
         definitions.iter().for_each(|definition| properties.define(definition).unwrap());
         let schema = Schema::new(&properties, target.dialect()).unwrap();
@@ -25,7 +29,7 @@ impl Bench {
             connection.execute(&statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
         }
         let connection = target.connect().unwrap();
-        Bench { store: SqlStore::new(connection, &properties, &schema, Compat::none()).unwrap() }
+        Bench { store: SqlStore::new(connection, &properties, &schema, compat).unwrap() }
     }
 
     fn link(&mut self, id2: i64) -> Option<Link> {
@@ -71,6 +75,9 @@ fn each_style(check: impl Fn(&mut Bench)) {
             eprintln!("{} {style:?}", server.name());
             check(&mut Bench::new(server.target(), style));
         }
+        eprintln!("{} round-trips", server.name());
+        let compat = Compat { round_trips: true, ..Compat::none() };
+        check(&mut Bench::compatible(server.target(), &[], compat));
     });
 }
 

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use super::answer::{affected, columns, keep_row, parameter_types};
 use super::wire::{Fields, Format, Message, bind, broken, put_text, receive, send, server_error};
 use crate::error::{Error, Result};
 use crate::target::channel::Channel;
-use crate::target::{Cell, Connection, Done, Load, Rows, Statement, Value, copy_text};
+use crate::target::{Connection, Done, Load, Rows, Statement, Stretch, Value, copy_text};
 
 /// A CopyData message is sent when it has this many bytes.
 const COPY_BYTES: usize = 64 << 10;
@@ -15,6 +16,8 @@ pub(super) struct Session {
     prepared: Vec<Prepared>,
     /// Columns of the rows that come: binary where the type is known to be a number or bytes.
     columns: Vec<Format>,
+    /// The last RowDescription, and the names in it: the same text is often sent again.
+    described: (Vec<u8>, Arc<[String]>),
     /// Statements since the start of a pipeline.
     pipeline: Option<u64>,
 }
@@ -28,14 +31,26 @@ struct Prepared {
 
 impl Session {
     pub fn new(channel: Channel) -> Self {
-        Self { channel, prepared: Vec::new(), columns: Vec::new(), pipeline: None }
+        Self {
+            channel,
+            prepared: Vec::new(),
+            columns: Vec::new(),
+            described: Default::default(),
+            pipeline: None,
+        }
     }
 
     /// Reads until the server is ready for more; the first error is what is told.
-    fn finish(&mut self, mut rows: Option<&mut Rows>) -> Result<Done> {
+    fn finish(&mut self, rows: Option<&mut Rows>) -> Result<Done> {
+        self.finish_stretch(rows, None)
+    }
+
+    /// The same where one of several results is asked for; their commands are counted from 0.
+    fn finish_stretch(&mut self, mut rows: Option<&mut Rows>, asked: Option<usize>) -> Result<Done> {
         self.channel.flush()?;
         let mut done = Done::default();
         let mut failed = None;
+        let mut commands = 0;
         loop {
             let message = match receive(&mut self.channel) {
                 Ok(message) => message,
@@ -43,7 +58,7 @@ impl Session {
                 Err(lost) => return Err(failed.unwrap_or(lost)),
             };
             match message.tag {
-                b'D' => {
+                b'D' if asked.is_none_or(|asked| asked == commands) => {
                     done.rows += 1;
                     if let Some(rows) = rows.as_deref_mut() {
                         keep_row(rows, &self.columns, self.channel.bytes(message.body))?;
@@ -53,13 +68,19 @@ impl Session {
                     done.rows = 0;
                     self.describe_text(message, rows.as_deref_mut())?;
                 }
-                b'C' => done.affected = affected(self.channel.bytes(message.body)),
+                b'C' => {
+                    if asked.is_none_or(|asked| asked == commands) {
+                        done.affected = affected(self.channel.bytes(message.body));
+                    }
+                    commands += 1;
+                }
                 b'E' => {
                     failed.get_or_insert(server_error(self.channel.bytes(message.body)));
                 }
                 b'Z' => return failed.map_or(Ok(done), Err),
                 b'G' => self.refuse_copy(),
-                b'1' | b'2' | b'3' | b'n' | b't' | b'I' | b's' | b'N' | b'S' | b'A' | b'H' | b'd' | b'c' => {}
+                b'D' | b'1' | b'2' | b'3' | b'n' | b't' | b'I' | b's' | b'N' | b'S' | b'A' | b'H' | b'd'
+                | b'c' => {}
                 tag => return Err(broken(&format!("message \"{}\"", char::from(tag).escape_default()))),
             }
         }
@@ -73,7 +94,11 @@ impl Session {
         self.columns.resize(count, Format::Text);
         if let Some(rows) = rows {
             rows.start(count);
-            rows.set_names(columns(body)?.into_iter().map(|(name, _)| name).collect::<Vec<_>>());
+            if self.described.0 != body {
+                let names = columns(body)?.into_iter().map(|(name, _)| name).collect();
+                self.described = (body.to_vec(), names);
+            }
+            rows.set_names(Arc::clone(&self.described.1));
         }
         Ok(())
     }
@@ -85,9 +110,20 @@ impl Session {
         let _ = self.channel.flush();
     }
 
+    /// Puts Bind and Execute of a statement into the buffer; the rows to come are its.
+    fn put_run(&mut self, statement: Statement, values: &[Value<'_>], rows: Option<&mut Rows>) {
+        let prepared = &self.prepared[statement.0 as usize];
+        self.columns.clone_from(&prepared.columns);
+        if let Some(rows) = rows {
+            rows.start(prepared.columns.len());
+            rows.set_names(Arc::clone(&prepared.names));
+        }
+        bind(&mut self.channel.out, &prepared.name, &prepared.parameters, values, &prepared.columns);
+        send(&mut self.channel.out, b'E', |out| out.extend_from_slice(&[0; 5]));
+    }
+
     /// Sync and wait, or in a pipeline neither.
     fn sent(&mut self, rows: Option<&mut Rows>) -> Result<Done> {
-        send(&mut self.channel.out, b'E', |out| out.extend_from_slice(&[0; 5]));
         if let Some(statements) = &mut self.pipeline {
             *statements += 1;
             return Ok(Done::default());
@@ -165,28 +201,25 @@ impl Connection for Session {
         values: &[Value<'_>],
         mut rows: Option<&mut Rows>,
     ) -> Result<Done> {
-        let prepared = &self.prepared[statement.0 as usize];
-        self.columns.clone_from(&prepared.columns);
-        if let Some(rows) = rows.as_deref_mut() {
-            rows.start(prepared.columns.len());
-            rows.set_names(Arc::clone(&prepared.names));
-        }
-        bind(&mut self.channel.out, &prepared.name, &prepared.parameters, values, &prepared.columns);
+        self.put_run(statement, values, rows.as_deref_mut());
         self.sent(rows)
     }
 
-    /// One round trip: BEGIN and the statement travel together.
-    fn begin_and_run(&mut self, statement: Statement, values: &[Value<'_>], rows: &mut Rows) -> Result<Done> {
+    /// All of it travels together. Behind an error the server skips the rest, COMMIT too.
+    fn run_stretch(&mut self, stretch: Stretch<'_>, rows: &mut Rows) -> Result<Done> {
         self.not_in_pipeline()?;
-        let out = &mut self.channel.out;
-        send(out, b'P', |out| {
-            out.push(0);
-            put_text(out, "BEGIN");
-            out.extend_from_slice(&[0; 2]);
-        });
-        bind(out, "", &[], &[], &[]);
-        send(out, b'E', |out| out.extend_from_slice(&[0; 5]));
-        self.run(statement, values, Some(rows))
+        if stretch.begins {
+            put_once(&mut self.channel.out, "BEGIN");
+        }
+        for (statement, values) in stretch.steps {
+            self.put_run(*statement, values, Some(&mut *rows));
+        }
+        if stretch.commits {
+            put_once(&mut self.channel.out, "COMMIT");
+        }
+        send(&mut self.channel.out, b'S', |_| {});
+        let last = (stretch.steps.len() + usize::from(stretch.begins)).saturating_sub(1);
+        self.finish_stretch(Some(rows), Some(last))
     }
 
     fn run_once(&mut self, sql: &str, values: &[Value<'_>], mut rows: Option<&mut Rows>) -> Result<Done> {
@@ -199,6 +232,7 @@ impl Connection for Session {
         });
         bind(out, "", &[], values, &[]);
         send(out, b'D', |out| out.extend_from_slice(b"P\0"));
+        send(out, b'E', |out| out.extend_from_slice(&[0; 5]));
         self.sent(rows)
     }
 
@@ -259,6 +293,17 @@ impl Drop for Session {
     }
 }
 
+/// Parse, Bind and Execute of a statement without parameters and rows.
+fn put_once(out: &mut Vec<u8>, sql: &str) {
+    send(out, b'P', |out| {
+        out.push(0);
+        put_text(out, sql);
+        out.extend_from_slice(&[0; 2]);
+    });
+    bind(out, "", &[], &[], &[]);
+    send(out, b'E', |out| out.extend_from_slice(&[0; 5]));
+}
+
 struct Copy<'a> {
     session: &'a mut Session,
     line: Vec<u8>,
@@ -303,64 +348,4 @@ impl Drop for Copy<'_> {
             let _ = self.session.finish(None);
         }
     }
-}
-
-fn parameter_types(body: &[u8]) -> Result<Vec<Format>> {
-    let mut fields = Fields(body);
-    (0..fields.u16()?).map(|_| fields.u32().map(Format::of)).collect()
-}
-
-/// Names and types of RowDescription.
-fn columns(body: &[u8]) -> Result<Vec<(String, Format)>> {
-    let mut fields = Fields(body);
-    let count = fields.u16()?;
-    let mut found = Vec::with_capacity(usize::from(count));
-    for _ in 0..count {
-        let name = String::from_utf8_lossy(fields.text()?).into_owned();
-        fields.bytes(6)?;
-        found.push((name, Format::of(fields.u32()?)));
-        fields.bytes(8)?;
-    }
-    Ok(found)
-}
-
-/// The number at the end of a command tag: `INSERT 0 5`, `SELECT 5`, `COPY 5`.
-fn affected(body: &[u8]) -> u64 {
-    let tag = body.strip_suffix(&[0]).unwrap_or(body);
-    let digits = tag.rsplit(|b| *b == b' ').next().unwrap_or_default();
-    if tag.starts_with(b"SELECT") {
-        return 0;
-    }
-    std::str::from_utf8(digits).ok().and_then(|d| d.parse().ok()).unwrap_or(0)
-}
-
-fn keep_row(rows: &mut Rows, columns: &[Format], body: &[u8]) -> Result<()> {
-    let mut fields = Fields(body);
-    let count = usize::from(fields.u16()?);
-    if count != columns.len() {
-        return Err(broken("a row with another number of columns"));
-    }
-    if !rows.has_room_for(body.len()) {
-        return Err(Error::Unsupported("an answer is larger than 4 GB".to_owned()));
-    }
-    for format in columns {
-        let length = fields.u32()? as i32;
-        if length < 0 {
-            rows.push(Cell::Null);
-            continue;
-        }
-        let bytes = fields.bytes(length as usize)?;
-        let wrong = |_| broken("a number of the wrong size");
-        match format {
-            Format::Text | Format::Bytes => rows.push_bytes(bytes),
-            Format::Int2 => rows.push(Cell::Int(i16::from_be_bytes(bytes.try_into().map_err(wrong)?).into())),
-            Format::Int4 => rows.push(Cell::Int(i32::from_be_bytes(bytes.try_into().map_err(wrong)?).into())),
-            Format::Int8 => rows.push(Cell::Int(i64::from_be_bytes(bytes.try_into().map_err(wrong)?))),
-            Format::Float4 => {
-                rows.push(Cell::Float(f32::from_be_bytes(bytes.try_into().map_err(wrong)?).into()))
-            }
-            Format::Float8 => rows.push(Cell::Float(f64::from_be_bytes(bytes.try_into().map_err(wrong)?))),
-        }
-    }
-    Ok(())
 }

@@ -12,15 +12,22 @@ pub(super) struct Message {
     pub body: Range<usize>,
 }
 
+/// Tag and length, which counts itself.
+const HEAD_BYTES: usize = 5;
+
+#[inline]
 pub(super) fn receive(channel: &mut Channel) -> Result<Message> {
-    let head = channel.peek(5)?;
+    let head = channel.peek(HEAD_BYTES)?;
     let tag = head[0];
     let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
-    let body = length.checked_sub(4).ok_or_else(|| broken("a length below 4"))?;
-    channel.take(5)?;
-    Ok(Message { tag, body: channel.take(body)? })
+    if length < 4 {
+        return Err(broken("a length below 4"));
+    }
+    let message = channel.take(1 + length)?;
+    Ok(Message { tag, body: message.start + HEAD_BYTES..message.end })
 }
 
+#[cold]
 pub(super) fn broken(what: &str) -> Error {
     Error::Lost(format!("the server sent what is not the PostgreSQL protocol: {what}"))
 }
@@ -151,6 +158,7 @@ fn put_value(out: &mut Vec<u8>, format: Format, value: &Value<'_>) {
 pub(super) struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
+    #[inline]
     pub fn bytes(&mut self, n: usize) -> Result<&'a [u8]> {
         let (taken, rest) =
             self.0.split_at_checked(n).ok_or_else(|| broken("a message that is too short"))?;
@@ -158,11 +166,13 @@ impl<'a> Fields<'a> {
         Ok(taken)
     }
 
+    #[inline]
     pub fn u16(&mut self) -> Result<u16> {
         let b = self.bytes(2)?;
         Ok(u16::from_be_bytes([b[0], b[1]]))
     }
 
+    #[inline]
     pub fn u32(&mut self) -> Result<u32> {
         let b = self.bytes(4)?;
         Ok(u32::from_be_bytes([b[0], b[1], b[2], b[3]]))
