@@ -11,7 +11,8 @@
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::datatypes::Schema;
+use arrow::datatypes::{DataType, Schema};
+use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
@@ -143,6 +144,9 @@ fn of_scan(scan: &ForeignScanExec, sources: &[Source], verb: &Verb) -> Option<Ch
             }
             let assigned = columns.iter().zip(sources).map(|(name, source)| {
                 let column = select.table.columns.iter().find(|column| column.name == *name)?;
+                if select.facts.years.contains(&column.remote) && !is_kept_as_year(source) {
+                    return None;
+                }
                 let value = match source {
                     Source::Constant(value) if value.data_type() == column.ty.arrow() => {
                         capabilities.dialect.assigned(value, column)?
@@ -166,6 +170,13 @@ fn of_scan(scan: &ForeignScanExec, sources: &[Source], verb: &Verb) -> Option<Ch
         connector: Arc::clone(scan.connector()),
         statement: RemoteQuery { sql, table: select.table.name.clone(), relation, ..RemoteQuery::default() },
     })
+}
+
+/// Whether a column of years keeps this as the number that it is.
+fn is_kept_as_year(source: &Source) -> bool {
+    let Source::Constant(value) = source else { return false };
+    let year = value.cast_to(&DataType::Int64);
+    year.is_ok_and(|year| !matches!(year, ScalarValue::Int64(Some(1..=99))))
 }
 
 /// Whether a new value is made of a column that gets one itself, further to the left.

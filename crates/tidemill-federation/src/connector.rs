@@ -1,6 +1,5 @@
 //! What a database has to offer to be a foreign server: one file a database implements this trait.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -14,10 +13,11 @@ use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError, SqlState};
 
 use crate::cascade::Cascade;
-use crate::dialect::{Comparison, Dialect, is_text};
+use crate::dialect::{Comparison, Dialect};
+use crate::fact::TableFacts;
 use crate::option::Options;
 use crate::snapshot::Shared;
-use crate::table::{ForeignColumn, TableDefinition};
+use crate::table::TableDefinition;
 
 /// What can be left to the other side, because it means there exactly what it means in PostgreSQL. Anything else is done here.
 #[derive(Debug)]
@@ -186,49 +186,6 @@ impl RemoteQuery {
     pub fn command(sql: impl Into<String>) -> Self {
         Self { sql: sql.into(), ..Self::default() }
     }
-}
-
-/// What a server knows of a table without looking at its rows.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TableFacts {
-    pub size: Option<TableSize>,
-    /// About how many values a column has, by what it is called there.
-    pub distinct: HashMap<String, u64>,
-    /// Of PostgreSQL: `150004`.
-    pub version: Option<i32>,
-    /// Columns, as they are called there, whose texts are in the order of their bytes without being told.
-    pub ordered_by_bytes: Vec<String>,
-    /// Columns, as they are called there, of whose texts some may be equal that have other bytes.
-    pub equal_otherwise: Vec<String>,
-    /// Columns, as they are called there, of types that there are none of here: they are read as texts.
-    pub as_text: Vec<String>,
-}
-
-impl TableFacts {
-    /// Of a table of which nothing is known: any text may be compared in another way.
-    pub fn unknown(table: &TableDefinition) -> Self {
-        let texts = table.columns.iter().filter(|column| is_text(column.ty));
-        Self { equal_otherwise: texts.map(|column| column.remote.clone()).collect(), ..Self::default() }
-    }
-
-    /// What a column is there, with texts that are compared by their bytes.
-    pub fn column(&self, column: &ForeignColumn, dialect: &dyn Dialect) -> String {
-        let name = column.sql(dialect);
-        match column.is_state {
-            true => name,
-            false if self.as_text.contains(&column.remote) => dialect.by_bytes(&dialect.as_text(&name)),
-            false if self.equal_otherwise.contains(&column.remote) => dialect.by_bytes(&name),
-            false => name,
-        }
-    }
-}
-
-/// About how large a table is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TableSize {
-    pub rows: u64,
-    /// Ranges of which can be read; 0: they cannot.
-    pub pages: u64,
 }
 
 /// A table that the other side has.

@@ -15,8 +15,9 @@ use tidemill_sql::text::{Context, TimeZone};
 use tidemill_sql::types::Type;
 use tidemill_sql::value::ValueEncoder;
 
-use crate::connector::{Capabilities, TableFacts};
+use crate::connector::Capabilities;
 use crate::expression::Writer;
+use crate::fact::TableFacts;
 use crate::table::TableDefinition;
 
 /// Writes conditions on the rows of a table.

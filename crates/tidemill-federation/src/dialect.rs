@@ -7,7 +7,7 @@ use arrow::compute::SortOptions;
 use datafusion::common::ScalarValue;
 use tidemill_sql::types::{Scalar, Type};
 
-use crate::connector::TableFacts;
+use crate::fact::TableFacts;
 use crate::select::RemoteSelect;
 use crate::table::ForeignColumn;
 
@@ -53,6 +53,16 @@ pub trait Dialect: fmt::Debug + Send + Sync {
 
     /// A text that is compared by its bytes wherever it gets.
     fn by_bytes(&self, sql: &str) -> String {
+        sql.to_string()
+    }
+
+    /// Whether a column of numbers may be one of [years](TableFacts::years).
+    fn has_years(&self) -> bool {
+        false
+    }
+
+    /// A number that is compared as one, from a column of years.
+    fn plain_number(&self, sql: &str) -> String {
         sql.to_string()
     }
 
@@ -236,6 +246,11 @@ impl Comparison {
         use Comparison::*;
         matches!(self, Less | LessOrEqual | Greater | GreaterOrEqual)
     }
+}
+
+/// Types of whole numbers.
+pub fn is_integer(ty: Type) -> bool {
+    !ty.array && matches!(ty.scalar, Scalar::Int2 | Scalar::Int4 | Scalar::Int8)
 }
 
 pub fn is_text(ty: Type) -> bool {

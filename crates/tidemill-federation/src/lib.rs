@@ -9,6 +9,7 @@ pub mod deparse;
 pub mod dialect;
 mod excerpt;
 pub mod expression;
+pub mod fact;
 pub mod file;
 pub mod health;
 pub mod influx;

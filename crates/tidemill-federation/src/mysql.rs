@@ -1,9 +1,11 @@
 //! MySQL and MariaDB.
 
+mod check;
 mod connect;
 mod dialect;
 mod import;
 mod kind;
+mod login;
 mod scan;
 mod write;
 
@@ -18,8 +20,10 @@ use tidemill_sql::types::Scalar;
 
 use crate::connector::{Aggregate, Capabilities, Connector, ImportedTable, Logic, RemoteQuery, Writer};
 use crate::dialect::Comparison;
+use crate::fact::TableFacts;
 use crate::option::{Check, OptionSpec, Options, Place, Support};
 use crate::snapshot::Shared;
+use crate::table::TableDefinition;
 use connect::Pool;
 use dialect::MysqlDialect;
 
@@ -59,6 +63,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec::new("ssl_key", SERVER, Check::Text, Support::Yes),
     OptionSpec::new("ssl_cert", SERVER, Check::Text, Support::Yes),
     OptionSpec::new("ssl_ca", SERVER, Check::Text, Support::Yes),
+    OptionSpec::new("sslmode", SERVER, Check::OneOf(login::MODES), Support::Yes),
     OptionSpec::new("ssl_capath", SERVER, Check::Text, Support::No),
     OptionSpec::new("ssl_cipher", SERVER, Check::Text, Support::No),
     OptionSpec::new("import_not_null", IMPORT, Check::Bool, Support::Yes),
@@ -178,6 +183,11 @@ impl Connector for Mysql {
         _: &Options,
     ) -> Result<Option<Vec<ImportedTable>>> {
         import::tables(&self.pool, schema, selection).await
+    }
+
+    /// Only which columns are compared there as something else.
+    async fn facts(&self, table: &TableDefinition, _: &[usize]) -> Result<Arc<TableFacts>> {
+        check::facts(&self.pool, table).await
     }
 
     async fn probe(&self) -> Result<()> {

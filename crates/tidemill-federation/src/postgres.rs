@@ -28,7 +28,8 @@ use tidemill_sql::{Result, SqlError, SqlState};
 use tokio_postgres::Config;
 use tokio_postgres::config::SslMode;
 
-use crate::connector::{Capabilities, Connector, Fate, ImportedTable, RemoteQuery, TableFacts, Writer};
+use crate::connector::{Capabilities, Connector, Fate, ImportedTable, RemoteQuery, Writer};
+use crate::fact::TableFacts;
 use crate::option::{Check, OptionSpec, Options, Place, Support, parse_bool};
 use crate::snapshot::Shared;
 use crate::table::TableDefinition;

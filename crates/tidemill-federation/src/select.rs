@@ -9,9 +9,10 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{CastExpr, Column};
 use tidemill_sql::types::Type;
 
-use crate::connector::{Capabilities, RemoteColumn, RemoteQuery, TableFacts, TableSize};
+use crate::connector::{Capabilities, RemoteColumn, RemoteQuery};
 use crate::dialect::{Dialect, Operand, order_item};
 use crate::expression::Writer;
+use crate::fact::{TableFacts, TableSize};
 use crate::pushdown::Source;
 use crate::table::TableDefinition;
 

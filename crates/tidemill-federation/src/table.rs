@@ -19,9 +19,10 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use tidemill_sql::name::quote_literal;
 use tidemill_sql::types::Type;
 
-use crate::connector::{Connector, RemoteColumn, TableFacts};
+use crate::connector::{Connector, RemoteColumn};
 use crate::deparse::Conditions;
 use crate::dialect::{Dialect, Operand};
+use crate::fact::TableFacts;
 use crate::node::{DeadNodes, Member};
 use crate::option::Options;
 use crate::pushdown::Pushdown;

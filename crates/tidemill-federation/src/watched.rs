@@ -15,8 +15,9 @@ use tidemill_sql::statement::ImportSelection;
 use tidemill_sql::{Result, SqlError};
 
 use crate::connector::{
-    Answer, Capabilities, Connector, Fate, ImportedTable, Insertion, RemoteQuery, TableFacts, Writer,
+    Answer, Capabilities, Connector, Fate, ImportedTable, Insertion, RemoteQuery, Writer,
 };
+use crate::fact::TableFacts;
 use crate::health::{Health, is_absence};
 use crate::option::Options;
 use crate::snapshot::Shared;
@@ -102,12 +103,12 @@ impl Connector for Watched {
     /// Whoever reads a table of a server that is not there is told so.
     async fn facts(&self, table: &TableDefinition, used: &[usize]) -> Result<Arc<TableFacts>> {
         if self.health.down().is_some() {
-            return Ok(Arc::new(TableFacts::unknown(table)));
+            return Ok(Arc::new(TableFacts::unknown(table, self.capabilities().dialect)));
         }
         tokio::select! {
             biased;
             facts = self.connector.facts(table, used) => facts,
-            _ = self.health.until_gone(|| false) => Ok(Arc::new(TableFacts::unknown(table))),
+            _ = self.health.until_gone(|| false) => Ok(Arc::new(TableFacts::unknown(table, self.capabilities().dialect))),
         }
     }
 

@@ -1,20 +1,20 @@
 //! Connections: made with a deadline, kept for the next query.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use mysql_async::prelude::Queryable;
-use mysql_async::{ClientIdentity, Conn, Error, Opts, OptsBuilder, SslOpts};
+use mysql_async::{Conn, Error, Opts, OptsBuilder};
 use parking_lot::Mutex;
 use tidemill_sql::{Result, SqlError, SqlState};
 
+use super::login::{Login, cause, opened};
 use crate::connector::RemoteQuery;
+use crate::fact::TableFacts;
 use crate::option::Options;
 use crate::table::TableDefinition;
-use crate::tls;
 
 /// How long a connection may take to be there, unless the server's options say.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -28,7 +28,7 @@ const CONNECTIONS_MAX: usize = 100;
 const IDLE_MAX: usize = 16;
 const IDLE_FOR: Duration = Duration::from_secs(300);
 /// Tables that are known to fit their definitions at most.
-const CHECKED_MAX: usize = 1000;
+const KNOWN_MAX: usize = 1000;
 /// What times, texts and division mean must not depend on that server's settings.
 const SET_UP: &str = "SET NAMES utf8mb4, time_zone = '+00:00', sql_mode = ''";
 /// The mode of queries.
@@ -40,14 +40,14 @@ pub struct Pool {
     pub server: String,
     /// Where it is, as messages say it.
     pub address: String,
-    options: Opts,
+    login: Login,
     init: Option<String>,
     connect_timeout: Duration,
     idle: Mutex<Vec<(Instant, Connection)>>,
     /// The connection of the probe.
     probe: Mutex<Option<Connection>>,
     open: Arc<AtomicUsize>,
-    checked: Mutex<Vec<TableDefinition>>,
+    known: Mutex<Vec<(Arc<TableDefinition>, Arc<TableFacts>)>>,
 }
 
 /// Without the password.
@@ -91,7 +91,7 @@ impl Drop for Connection {
         // It has deadlines, so it needs no owner.
         runtime.spawn(async move {
             let killed = async {
-                let mut killer = Conn::new(options).await?;
+                let mut killer = opened(&options).await?;
                 killer.query_drop(format!("KILL CONNECTION {id}")).await?;
                 killer.disconnect().await
             };
@@ -119,18 +119,17 @@ impl Pool {
             .user(mapping.get("username"))
             .pass(mapping.get("password"))
             .client_found_rows(true)
-            .ssl_opts(encryption(options)?)
             .prefer_socket(false);
         Ok(Self {
             server: server.to_string(),
             address: format!("at \"{host}\", port {port}"),
-            options: builder.into(),
+            login: Login::new(builder, options)?,
             init: options.get("init_command").map(str::to_string),
             connect_timeout,
             idle: Mutex::default(),
             probe: Mutex::default(),
             open: Arc::default(),
-            checked: Mutex::default(),
+            known: Mutex::default(),
         })
     }
 
@@ -159,16 +158,15 @@ impl Pool {
                 .with_detail(format!("There are {CONNECTIONS_MAX}, which is the limit.")));
         }
         let opened = async {
-            let mut conn = Conn::new(self.options.clone()).await?;
+            let (mut conn, options) = self.login.connect().await?;
             if let Some(init) = &self.init {
                 conn.query_drop(init).await?;
             }
             conn.query_drop(SET_UP).await?;
-            Ok::<_, Error>(conn)
+            Ok::<_, Error>((conn, options))
         };
         let cause = match tokio::time::timeout(self.connect_timeout, opened).await {
-            Ok(Ok(conn)) => {
-                let options = self.options.clone();
+            Ok(Ok((conn, options))) => {
                 return Ok(Connection {
                     conn: Some(conn),
                     options,
@@ -213,16 +211,18 @@ impl Pool {
         }
     }
 
-    /// Whether a table is known to fit.
-    pub fn is_checked(&self, definition: &TableDefinition) -> bool {
-        self.checked.lock().contains(definition)
+    /// What is known of a table that fits.
+    pub fn known(&self, definition: &TableDefinition) -> Option<Arc<TableFacts>> {
+        let known = self.known.lock();
+        known.iter().find(|(known, _)| **known == *definition).map(|(_, facts)| Arc::clone(facts))
     }
 
-    pub fn set_checked(&self, definition: &TableDefinition) {
-        let mut checked = self.checked.lock();
-        if checked.len() < CHECKED_MAX {
-            checked.push(definition.clone());
+    pub fn set_known(&self, definition: &Arc<TableDefinition>, facts: TableFacts) {
+        let mut known = self.known.lock();
+        if known.len() >= KNOWN_MAX {
+            known.remove(0);
         }
+        known.push((Arc::clone(definition), Arc::new(facts)));
     }
 
     /// What is said of a query that failed.
@@ -251,32 +251,6 @@ impl Pool {
     }
 }
 
-/// With `ssl_ca` the server's certificate and its name are verified; with `ssl_cert` and `ssl_key` it gets one.
-fn encryption(options: &Options) -> Result<Option<SslOpts>> {
-    let file = |name: &str| options.get(name).map(|path| PathBuf::from(path).into());
-    let identity = match (file("ssl_cert"), file("ssl_key")) {
-        (Some(certificate), Some(key)) => Some(ClientIdentity::new(certificate, key)),
-        (None, None) => None,
-        _ => {
-            let message = "options \"ssl_cert\" and \"ssl_key\" are given together";
-            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
-        }
-    };
-    let root = options.get("ssl_ca");
-    if let Some(root) = root {
-        tls::certificates(root)?;
-    }
-    if root.is_none() && identity.is_none() {
-        return Ok(None);
-    }
-    let encrypted = SslOpts::default()
-        .with_root_certs(file("ssl_ca").into_iter().collect())
-        .with_disable_built_in_roots(root.is_some())
-        .with_danger_accept_invalid_certs(root.is_none())
-        .with_client_identity(identity);
-    Ok(Some(encrypted))
-}
-
 const NO_SUCH_DATABASE: u16 = 1049;
 const NO_SUCH_COLUMN: u16 = 1054;
 const NO_SUCH_TABLE: u16 = 1146;
@@ -288,30 +262,15 @@ fn state_of(code: u16) -> SqlState {
         1050 => SqlState::DUPLICATE_TABLE,
         1051 => SqlState::UNDEFINED_TABLE,
         1062 | 1586 => SqlState::UNIQUE_VIOLATION,
-        1142 | 1143 => SqlState::INSUFFICIENT_PRIVILEGE,
+        1044 | 1142 | 1143 => SqlState::INSUFFICIENT_PRIVILEGE,
         1205 => SqlState::LOCK_NOT_AVAILABLE,
         1213 => SqlState::DEADLOCK_DETECTED,
         1216 | 1217 | 1451 | 1452 => SqlState::FOREIGN_KEY_VIOLATION,
         1264 => SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
         1292 => SqlState::INVALID_DATETIME_FORMAT,
-        1366 => SqlState::UNTRANSLATABLE_CHARACTER,
+        1366 | 3988 => SqlState::UNTRANSLATABLE_CHARACTER,
         1406 => SqlState::STRING_DATA_RIGHT_TRUNCATION,
         3819 | 4025 => SqlState::CHECK_VIOLATION,
         _ => SqlState::FDW_ERROR,
-    }
-}
-
-/// Without what the library says around it.
-fn cause(error: &Error) -> String {
-    let said = match error {
-        Error::Server(told) => told.message.clone(),
-        Error::Io(error) => error.to_string(),
-        Error::Driver(error) => error.to_string(),
-        other => other.to_string(),
-    };
-    let said = said.strip_prefix("Input/output error: ").unwrap_or(&said);
-    match said.split_once(" (os error") {
-        Some((said, _)) => said.to_string(),
-        None => said.to_string(),
     }
 }

@@ -55,6 +55,20 @@ impl Dialect for MysqlDialect {
         }
     }
 
+    /// A document is compared as its text.
+    fn by_bytes(&self, sql: &str) -> String {
+        format!("CAST({sql} AS CHAR)")
+    }
+
+    /// A column of years is compared with a constant as a year: 99 is 1999.
+    fn plain_number(&self, sql: &str) -> String {
+        format!("({sql} + 0)")
+    }
+
+    fn has_years(&self) -> bool {
+        true
+    }
+
     /// An index on a column of texts serves its own collation, by which equal bytes are equal, too.
     fn compare(&self, sign: Comparison, left: &Operand, right: &Operand) -> Option<String> {
         let (a, b) = (self.compared(left), self.compared(right));

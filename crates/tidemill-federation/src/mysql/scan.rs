@@ -8,18 +8,16 @@ use arrow::record_batch::RecordBatch;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
+use mysql_async::Value;
 use mysql_async::prelude::Queryable;
-use mysql_async::{Column, Value};
+use tidemill_sql::Result;
 use tidemill_sql::types::Scalar;
-use tidemill_sql::{Result, SqlError, SqlState};
 use tokio::sync::mpsc::Sender;
 
+use super::check;
 use super::connect::{Connection, Pool};
-use super::kind;
 use crate::cell::{Cell, Rows};
-use crate::connector::{RemoteColumn, RemoteQuery};
-use crate::dialect::Dialect;
-use crate::table::TableDefinition;
+use crate::connector::RemoteQuery;
 
 /// Batches that wait for whoever reads them. When they are as many, the server is read no further.
 const BATCHES_AHEAD: usize = 2;
@@ -52,41 +50,10 @@ struct Scan {
 
 impl Scan {
     async fn run(self) -> Result<()> {
-        let mut connection = self.start().await?;
+        let mut connection = check::start(&self.pool, &self.query).await?;
         if self.send(&mut connection).await? {
             self.pool.put(connection);
         }
-        Ok(())
-    }
-
-    /// A connection that was kept may be lost without anybody knowing: then a new one is made.
-    async fn start(&self) -> Result<Connection> {
-        let mut connection = self.pool.get().await?;
-        match self.check_table(&mut connection).await {
-            Err(error) if connection.is_used && error.state == SqlState::CONNECTION_FAILURE => {
-                tracing::debug!(%error, "a kept connection was lost");
-                let mut connection = self.pool.connect().await?;
-                self.check_table(&mut connection).await.map(|()| connection)
-            }
-            checked => checked.map(|()| connection),
-        }
-    }
-
-    /// A comparison with a value of another type is no error there, so the columns have to be of the right types.
-    async fn check_table(&self, connection: &mut Connection) -> Result<()> {
-        let definition = &self.query.definition;
-        let failed = |error: mysql_async::Error| self.pool.failed(&self.query, &error);
-        if definition.columns.is_empty() || self.pool.is_checked(definition) {
-            return connection.conn()?.ping().await.map_err(failed);
-        }
-        let statement = connection.conn()?.prep(described(definition)).await.map_err(failed)?;
-        for (column, found) in definition.columns.iter().zip(statement.columns()) {
-            if !kind::fits(found, column.ty) {
-                return Err(mismatch(&self.pool, &self.query, &column.remote_column(), found));
-            }
-        }
-        connection.conn()?.close(statement).await.map_err(failed)?;
-        self.pool.set_checked(definition);
         Ok(())
     }
 
@@ -115,28 +82,6 @@ impl Scan {
             None => Ok(true),
         }
     }
-}
-
-/// A column has another type there.
-pub fn mismatch(pool: &Pool, query: &RemoteQuery, column: &RemoteColumn, found: &Column) -> SqlError {
-    let (table, relation, server) = (&query.table, &query.relation, &pool.server);
-    let message = format!(
-        "column \"{}\" of foreign table \"{table}\" is of type {}, but column \"{}\" of {relation} on server \"{server}\" is of type {}",
-        column.name,
-        column.ty.with_typmod(-1).display(),
-        column.remote,
-        kind::shown(found),
-    );
-    SqlError::new(SqlState::FDW_INVALID_DATA_TYPE, message)
-        .with_hint("Give the foreign table's column the type that it has there.")
-}
-
-/// A query for the types of all columns, which is not carried out.
-fn described(definition: &TableDefinition) -> String {
-    let dialect = super::dialect::MysqlDialect;
-    let columns: Vec<_> = definition.columns.iter().map(|column| dialect.name(&column.remote)).collect();
-    let relation = dialect.relation(&definition.remote_schema, &definition.remote_table);
-    format!("SELECT {} FROM {relation}", columns.join(", "))
 }
 
 /// Dates and times are written into `text`.

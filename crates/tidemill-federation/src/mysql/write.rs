@@ -11,10 +11,11 @@ use tidemill_sql::text::write_timestamp;
 use tidemill_sql::types::Scalar;
 use tidemill_sql::{Result, SqlError, SqlState};
 
+use super::check::mismatch;
 use super::connect::{Connection, Pool, SQL_MODE};
 use super::dialect::MysqlDialect;
 use super::kind;
-use super::scan::{cell, mismatch};
+use super::scan::cell;
 use crate::cell::{Cell, Rows};
 use crate::connector::{Answer, Insertion, RemoteQuery, Writer};
 use crate::dialect::Dialect;
@@ -187,10 +188,15 @@ impl Writer for Transaction {
 
 /// A value as the column keeps it.
 fn kept(values: &Values<'_>, place: usize, row: usize, column: &Column, text: &mut Vec<u8>) -> Result<Value> {
-    use mysql_async::consts::ColumnType::MYSQL_TYPE_FLOAT;
+    use mysql_async::consts::ColumnType::{MYSQL_TYPE_FLOAT, MYSQL_TYPE_YEAR};
     Ok(match values.get(place, row, text)? {
         Cell::Null => Value::NULL,
         Cell::Bool(value) => Value::Int(value.into()),
+        cell if column.column_type() == MYSQL_TYPE_YEAR && is_short(cell) => {
+            return Err(
+                values.refused(place, "a year of two digits would become one of this century or the last")
+            );
+        }
         Cell::Integer(value) => Value::Int(value),
         Cell::Float(value) if !value.is_finite() => {
             return Err(values.refused(place, "MySQL has no infinity and no NaN"));
@@ -213,6 +219,15 @@ fn kept(values: &Values<'_>, place: usize, row: usize, column: &Column, text: &m
         Cell::Text(written) => Value::Bytes(written.to_vec()),
         _ => return Err(SqlError::internal("a value of no kind that MySQL has")),
     })
+}
+
+/// A number that is no year of four digits, nor zero.
+fn is_short(cell: Cell<'_>) -> bool {
+    match cell {
+        Cell::Integer(value) => (1..=99).contains(&value),
+        Cell::Text(written) => matches!(std::str::from_utf8(written).map(str::parse), Ok(Ok(1..=99))),
+        _ => false,
+    }
 }
 
 /// Parts of a second that the column has no place for would be rounded.

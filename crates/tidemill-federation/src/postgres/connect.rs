@@ -15,7 +15,7 @@ use tokio_postgres::error::DbError;
 use tokio_postgres::tls::NoTlsStream;
 use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls};
 
-use super::error::{not_connected, of_socket, unreachable, warning};
+use super::error::{not_connected, not_read, of_socket, unreachable, warning};
 use super::socket::{Address, Socket};
 use super::tap::{Outlet, Tap};
 
@@ -219,6 +219,9 @@ impl Pool {
         let rows = Outlet::default();
         let tap = Tap::new(socket, rows.clone());
         let (client, connection) = config.connect_raw(tap, NoTls).await.map_err(failed)?;
+        if let Some(version) = connection.parameter("questdb_version") {
+            return Err(not_read(&self.server, &format!("QuestDB {version}")).into());
+        }
         let is_tidemill = connection.parameter("server_version").is_some_and(|it| it.contains("Tidemill"));
         *self.is_tidemill.lock() = Some(is_tidemill);
         let warnings = Warnings::default();

@@ -8,9 +8,9 @@ use datafusion::common::utils::SingleRowListArrayBuilder;
 use tidemill_sql::name::quote_literal;
 use tidemill_sql::types::{Scalar, Type};
 
-use crate::connector::TableFacts;
 use crate::deparse::constant_text;
 use crate::dialect::{Comparison, Dialect, Member, Operand};
+use crate::fact::TableFacts;
 use crate::table::ForeignColumn;
 
 #[derive(Debug)]

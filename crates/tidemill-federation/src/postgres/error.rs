@@ -27,6 +27,12 @@ pub fn unreachable(server: &str, address: &Address, cause: &str) -> SqlError {
         .with_detail(format!("connection to server {} failed: {cause}", address.shown()))
 }
 
+/// A server that speaks PostgreSQL's protocol and means something else by it.
+pub fn not_read(server: &str, product: &str) -> SqlError {
+    SqlError::unsupported(format!("server \"{server}\" is {product}, whose tables cannot be foreign tables"))
+        .with_detail("It has no binary COPY, and to it NULL equals NULL.")
+}
+
 /// What the operating system says of a socket.
 pub fn of_socket(error: &io::Error) -> String {
     let question = match error.kind() {

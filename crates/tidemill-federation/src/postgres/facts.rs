@@ -15,7 +15,7 @@ use super::connect::{Connection, Pool};
 use super::dialect::PostgresDialect;
 use super::error::is_lost;
 use super::scan::{fits, is_read_as_text, mismatch};
-use crate::connector::{TableFacts, TableSize};
+use crate::fact::{TableFacts, TableSize};
 use crate::table::{ForeignColumn, TableDefinition};
 
 /// How long an answer is good for, and how long none is.
@@ -83,7 +83,8 @@ impl Known {
 
     /// If the server has not told, any text may be compared in another way.
     fn facts_of(&self, table: &TableDefinition) -> Arc<TableFacts> {
-        let facts = self.facts.clone().unwrap_or_else(|| Arc::new(TableFacts::unknown(table)));
+        let facts =
+            self.facts.clone().unwrap_or_else(|| Arc::new(TableFacts::unknown(table, &PostgresDialect)));
         match self.as_text.is_empty() {
             true => facts,
             false => Arc::new(TableFacts { as_text: self.as_text.clone(), ..(*facts).clone() }),
@@ -126,7 +127,9 @@ impl Facts {
         if !is_known {
             all.insert(relation.clone(), Known::new(facts));
         }
-        let Some(known) = all.get_mut(&relation) else { return Ok(Arc::new(TableFacts::unknown(table))) };
+        let Some(known) = all.get_mut(&relation) else {
+            return Ok(Arc::new(TableFacts::unknown(table, &PostgresDialect)));
+        };
         known.checked.extend(checked);
         known.as_text.extend(as_text);
         Ok(known.facts_of(table))
@@ -216,6 +219,7 @@ fn facts(found: &Row) -> Option<TableFacts> {
         ordered_by_bytes: found.try_get(2).ok()?,
         equal_otherwise: found.try_get(3).ok()?,
         as_text: vec![],
+        years: vec![],
     })
 }
 

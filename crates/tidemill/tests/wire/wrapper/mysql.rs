@@ -1,122 +1,22 @@
-//! MariaDB, when it is installed.
+//! MariaDB, when it is installed, or MySQL.
 
 use std::net::TcpListener;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, OptsBuilder};
 
 use super::Ours;
+use super::mysql_server::{Mysqld, START_MAX};
 use super::row::{COLUMNS, inserts, rows};
 use crate::server::rows as read;
-use crate::tls::make_certificates;
-
-const START_MAX: Duration = Duration::from_secs(60);
-const PROGRAM: &str = "/usr/sbin/mariadbd";
-
-/// A server of its own, with a user `u` whose password is `p` and a database `d`.
-pub struct Mariadb {
-    process: Child,
-    pub port: u16,
-    _dir: tempfile::TempDir,
-}
-
-impl Mariadb {
-    /// `None` when there is no MariaDB here, and then says so.
-    pub async fn start() -> Option<Self> {
-        Self::start_with(None).await
-    }
-
-    /// With TLS, if there is a folder with a certificate.
-    async fn start_with(certificates: Option<&Path>) -> Option<Self> {
-        if !std::path::Path::new(PROGRAM).exists() {
-            println!("skipped: no {PROGRAM} found (apt-get install mariadb-server)");
-            return None;
-        }
-        let dir = tempfile::tempdir().unwrap();
-        for name in ["server.crt", "server.key"] {
-            if let Some(certificates) = certificates {
-                std::fs::copy(certificates.join(name), dir.path().join(name)).unwrap();
-            }
-        }
-        let is_root = std::fs::metadata(dir.path()).unwrap().uid() == 0;
-        let user = if is_root { "mysql" } else { "" };
-        if is_root {
-            assert!(Command::new("chown").args(["-R", "mysql"]).arg(dir.path()).status().unwrap().success());
-        }
-        let data = dir.path().join("data");
-        let mut install = Command::new("mariadb-install-db");
-        install
-            .arg("--no-defaults")
-            .arg(format!("--datadir={}", data.display()))
-            // Servers that share one take each other's temporary tables away.
-            .arg(format!("--tmpdir={}", dir.path().display()))
-            .args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
-        if is_root {
-            install.arg(format!("--user={user}"));
-        }
-        let installed = install.output().unwrap();
-        assert!(installed.status.success(), "{}", String::from_utf8_lossy(&installed.stderr));
-        let init = dir.path().join("init.sql");
-        std::fs::write(
-            &init,
-            "CREATE DATABASE d;\nCREATE USER u@'%' IDENTIFIED BY 'p';\nGRANT ALL ON *.* TO u@'%';\n",
-        )
-        .unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut serve = Command::new(PROGRAM);
-        serve
-            .arg("--no-defaults")
-            .arg(format!("--datadir={}", data.display()))
-            .arg(format!("--tmpdir={}", dir.path().display()))
-            .arg(format!("--socket={}", dir.path().join("s").display()))
-            .arg(format!("--port={port}"))
-            .arg(format!("--init-file={}", init.display()))
-            .args(["--bind-address=127.0.0.1", "--skip-name-resolve", "--innodb-flush-log-at-trx-commit=0"]);
-        if certificates.is_some() {
-            serve.arg(format!("--ssl-cert={}", dir.path().join("server.crt").display()));
-            serve.arg(format!("--ssl-key={}", dir.path().join("server.key").display()));
-        }
-        if is_root {
-            serve.arg(format!("--user={user}"));
-        }
-        let process = serve.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let mut server = Mariadb { process, port, _dir: dir };
-        let deadline = Instant::now() + START_MAX;
-        while server.try_connect().await.is_err() {
-            assert_eq!(server.process.try_wait().unwrap(), None, "MariaDB ended before it was ready");
-            assert!(Instant::now() < deadline, "MariaDB did not start in {START_MAX:?}");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        Some(server)
-    }
-
-    async fn try_connect(&self) -> mysql_async::Result<Conn> {
-        let options = OptsBuilder::default().ip_or_hostname("127.0.0.1").tcp_port(self.port);
-        Conn::new(options.user(Some("u")).pass(Some("p")).db_name(Some("d")).prefer_socket(false)).await
-    }
-
-    pub async fn connect(&self) -> Conn {
-        self.try_connect().await.unwrap()
-    }
-}
-
-impl Drop for Mariadb {
-    fn drop(&mut self) {
-        drop(Command::new("kill").arg(self.process.id().to_string()).status());
-        drop(self.process.wait());
-    }
-}
 
 /// Texts that know no case, in a character set of its own.
 const TABLE: &str = "CREATE TABLE f (id INT, small SMALLINT, big BIGINT, x DOUBLE,
      name VARCHAR(20) CHARACTER SET latin1 COLLATE latin1_swedish_ci, ok BOOLEAN, day DATE, at DATETIME(6), KEY (name))";
 
-async fn start() -> Option<(Ours, Mariadb, Conn)> {
-    let node = Mariadb::start().await?;
+pub async fn start() -> Option<(Ours, Mysqld, Conn)> {
+    let node = Mysqld::start().await?;
     let ours = Ours::start().await;
     let mut remote = node.connect().await;
     remote.query_drop(TABLE).await.unwrap();
@@ -180,78 +80,19 @@ async fn what_means_the_same_there_is_left_to_it() {
 }
 
 #[tokio::test]
-async fn schemas_are_imported() {
-    let Some((ours, _node, mut remote)) = start().await else { return };
-    remote
-        .query_drop(
-            "CREATE TABLE kinds (t TINYINT NOT NULL, u INT UNSIGNED, b BIGINT UNSIGNED, f FLOAT, n DECIMAL(10,2), v VARCHAR(9),
-                 e ENUM('x', 'y'), bin VARBINARY(4), d DATE, at DATETIME(3), z TIMESTAMP NULL, h TIME(1), l LONGTEXT)",
-        )
-        .await
-        .unwrap();
-    remote
-        .query_drop(
-            "INSERT INTO kinds VALUES (1, 4000000000, 18446744073709551615, 0.1, 12.50, 'v ', 'y', x'00ff', '2020-02-29',
-                 '2020-01-02 03:04:05.678', '2020-01-02 03:04:05', '12:34:56.7', 'long'),
-             (2, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)",
-        )
-        .await
-        .unwrap();
-    ours.run("IMPORT FOREIGN SCHEMA d LIMIT TO (kinds) FROM SERVER s INTO public").await;
-    let columns = "SELECT attname, format_type(atttypid, atttypmod), attnotnull FROM pg_attribute
-                   WHERE attrelid = 'kinds'::regclass ORDER BY attnum LIMIT 5";
-    let wanted = [
-        ["t", "smallint", "t"],
-        ["u", "bigint", "f"],
-        ["b", "numeric(20,0)", "f"],
-        ["f", "real", "f"],
-        ["n", "numeric(10,2)", "f"],
-    ];
-    assert_eq!(read(&ours.client, columns).await, wanted);
-    ours.run("SET timezone = 'UTC'").await;
-    let wanted = [
-        "1",
-        "4000000000",
-        "18446744073709551615",
-        "0.1",
-        "12.50",
-        "v ",
-        "y",
-        "\\x00ff",
-        "2020-02-29",
-        "2020-01-02 03:04:05.678",
-        "2020-01-02 03:04:05+00",
-        "12:34:56.7",
-        "long",
-    ];
-    for query in [
-        "SELECT * FROM kinds WHERE f = 0.1::real",
-        "SELECT * FROM kinds WHERE z = '2020-01-02 03:04:05Z'",
-        "SELECT * FROM kinds WHERE n = 12.5 AND bin = '\\x00ff'",
-    ] {
-        assert_eq!(read(&ours.client, query).await, [wanted], "{query}");
-    }
-    assert_eq!(
-        read(&ours.client, "SELECT max(z), max(h), min(e) FROM kinds").await,
-        [["2020-01-02 03:04:05+00", "12:34:56.7", "y"]]
-    );
-    ours.check_failure(
-        "IMPORT FOREIGN SCHEMA nope FROM SERVER s INTO public",
-        "HV00Q",
-        "schema \"nope\" is not present",
-    )
-    .await;
-}
-
-#[tokio::test]
 async fn what_is_wrong_is_told() {
     let Some((ours, node, mut remote)) = start().await else { return };
     remote.query_drop("SET sql_mode = ''").await.unwrap();
     remote.query_drop("INSERT INTO f (id, small, day, ok) VALUES (1, 2, '0000-00-00', 5)").await.unwrap();
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    for (name, port, user, detail) in
-        [("no_port", free, "u", "Connection refused"), ("no_user", node.port, "nobody", "Access denied")]
-    {
+    // MySQL asks users that it does not have for some authentication or other.
+    let denied: &[_] =
+        if node.is_mariadb { &["Access denied"] } else { &["Access denied", "asks for authentication by"] };
+    for (name, port, user, details) in [
+        ("no_port", free, "u", &["Connection refused"][..]),
+        ("no_user", node.port, "nobody", denied),
+        ("no_password", node.port, "u", &["Access denied"]),
+    ] {
         ours.run(&format!(
             "CREATE SERVER {name} FOREIGN DATA WRAPPER mysql_fdw OPTIONS (host '127.0.0.1', port '{port}');
              CREATE USER MAPPING FOR PUBLIC SERVER {name} OPTIONS (username '{user}', password 'hush');
@@ -261,7 +102,8 @@ async fn what_is_wrong_is_told() {
         let error = ours.client.simple_query(&format!("SELECT * FROM of_{name}")).await.unwrap_err();
         let error = error.as_db_error().unwrap();
         assert_eq!(error.message(), format!("could not connect to server \"{name}\""));
-        assert!(error.code().code() == "08001" && error.detail().unwrap().contains(detail), "{error:?}");
+        let is_told = details.iter().any(|detail| error.detail().unwrap().contains(detail));
+        assert!(error.code().code() == "08001" && is_told, "{error:?}");
         assert!(!format!("{error:?}").contains("hush"));
     }
     ours.run(
@@ -383,7 +225,7 @@ async fn what_cannot_be_kept_is_refused() {
     for (sql, state, message) in [
         ("INSERT INTO k (id, t, small) VALUES (2, 't', 1000)", "22003", "server \"s\": Out of range value"),
         ("INSERT INTO k (id, t) VALUES (2, 'four')", "22001", "server \"s\": Data too long"),
-        ("INSERT INTO k (id, t) VALUES (2, '漢')", "22P05", "server \"s\": Incorrect string value"),
+        ("INSERT INTO k (id, t) VALUES (2, '漢')", "22P05", "server \"s\": "),
         ("INSERT INTO k (id, t, x) VALUES (2, 't', 0.1)", "22003", "rounded to a float of four bytes"),
         ("INSERT INTO k (id, t, x) VALUES (2, 't', 'Infinity')", "22003", "MySQL has no infinity"),
         (
@@ -398,7 +240,7 @@ async fn what_cannot_be_kept_is_refused() {
         ),
         ("INSERT INTO k (id, t, n) VALUES (2, 't', 5000)", "22003", "server \"s\": Out of range value"),
         ("INSERT INTO k (id) VALUES (2)", "23502", "server \"s\": Column 't' cannot be null"),
-        ("INSERT INTO k (id, t, small) VALUES (2, 't', 9)", "23514", "server \"s\": CONSTRAINT"),
+        ("INSERT INTO k (id, t, small) VALUES (2, 't', 9)", "23514", "server \"s\": "),
         ("INSERT INTO k (id, t) VALUES (2, 'a'), (0, 'b')", "23505", "server \"s\": Duplicate entry"),
         (
             "INSERT INTO wrong VALUES (1, 2)",
@@ -442,39 +284,4 @@ async fn a_server_that_ends_is_found_out() {
     drop((remote, node));
     ours.until(state, "down").await;
     ours.check_failure("SELECT * FROM f", "08001", "could not connect to server \"s\"").await;
-}
-
-#[tokio::test]
-async fn connections_are_encrypted() {
-    let dir = tempfile::tempdir().unwrap();
-    if !make_certificates(dir.path()) {
-        println!("skipped: no certificates could be made (install openssl)");
-        return;
-    }
-    let Some(node) = Mariadb::start_with(Some(dir.path())).await else { return };
-    let ours = Ours::start().await;
-    let file = |name: &str| dir.path().join(name).display().to_string();
-    let query = "SELECT variable_value <> '' FROM status WHERE variable_name = 'SSL_CIPHER'";
-    for (host, options, wanted) in [
-        ("localhost", String::new(), Ok("f")),
-        ("localhost", format!(", ssl_ca '{}'", file("ca.crt")), Ok("t")),
-        ("127.0.0.1", format!(", ssl_ca '{}'", file("ca.crt")), Err("08001")),
-        ("localhost", format!(", ssl_ca '{}'", file("other.crt")), Err("08001")),
-        ("localhost", format!(", ssl_ca '{}'", file("nope.crt")), Err("22023")),
-        ("localhost", format!(", ssl_cert '{}'", file("ca.crt")), Err("22023")),
-    ] {
-        ours.run(&format!(
-            "DROP SERVER IF EXISTS safe CASCADE;
-             CREATE SERVER safe FOREIGN DATA WRAPPER mysql_fdw OPTIONS (host '{host}', port '{}'{options});
-             CREATE USER MAPPING FOR PUBLIC SERVER safe OPTIONS (username 'u', password 'p');
-             CREATE FOREIGN TABLE status (variable_name text, variable_value text) SERVER safe
-                 OPTIONS (dbname 'information_schema', table_name 'SESSION_STATUS')",
-            node.port
-        ))
-        .await;
-        match wanted {
-            Ok(wanted) => assert_eq!(read(&ours.client, query).await, [[wanted]], "{options}"),
-            Err(state) => ours.check_failure(query, state, "").await,
-        }
-    }
 }

@@ -61,3 +61,45 @@ async fn who_does_not_speak_the_protocol_is_told() {
     }
     assert_eq!(rows(&ours.client, "SELECT id FROM f").await, [["1"]]);
 }
+
+/// QuestDB speaks PostgreSQL's protocol: NULL equals NULL there, so what it is asked would mean something else.
+fn be_questdb(socket: &mut std::net::TcpStream) -> std::io::Result<()> {
+    let mut said = [0; 1024];
+    // First whether there is TLS.
+    socket.read_exact(&mut said[..8])?;
+    socket.write_all(b"N")?;
+    let _ = socket.read(&mut said)?;
+    socket.write_all(b"R\0\0\0\x08\0\0\0\0S\0\0\0\x1aquestdb_version\09.3.4\0Z\0\0\0\x05I")?;
+    socket.read(&mut said).map(drop)
+}
+
+#[tokio::test]
+async fn questdb_is_told_apart() {
+    let ours = Ours::start().await;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        while let Ok((mut socket, _)) = listener.accept() {
+            drop(be_questdb(&mut socket));
+        }
+    });
+    ours.run(&format!(
+        "CREATE SERVER q FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '127.0.0.1', port '{port}');
+         CREATE USER MAPPING FOR PUBLIC SERVER q OPTIONS (user 'u');
+         CREATE FOREIGN TABLE q (id int) SERVER q"
+    ))
+    .await;
+    for sql in [
+        "SELECT * FROM q",
+        "UPDATE q SET id = 1 WHERE id <> 1",
+        "INSERT INTO q VALUES (1)",
+        "IMPORT FOREIGN SCHEMA public FROM SERVER q INTO public",
+    ] {
+        ours.check_failure(
+            sql,
+            "0A000",
+            "server \"q\" is QuestDB 9.3.4, whose tables cannot be foreign tables",
+        )
+        .await;
+    }
+}
