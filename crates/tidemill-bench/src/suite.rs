@@ -38,6 +38,10 @@ pub trait Suite: Send + Sync {
     fn advice(&self) -> String {
         format!("make the tables first: tidemill bench prepare {}", self.name())
     }
+    /// What some servers that speak PostgreSQL's protocol do not have, if it needs that.
+    fn needs(&self) -> Option<&'static str> {
+        None
+    }
     /// Makes the tables and fills them.
     fn prepare(&self, context: &Context) -> Result<()>;
     fn workload(&self, context: &Context) -> Result<Arc<dyn Workload>>;

@@ -111,6 +111,16 @@ impl Target {
         self.driver.dialect()
     }
 
+    /// An error if the server does not have what somebody needs: a protocol does not tell.
+    pub fn check_has(&self, who: &str, needs: &str) -> Result<()> {
+        if self.dialect() != Dialect::Postgres || !self.connect()?.version()?.contains("QuestDB") {
+            return Ok(());
+        }
+        Err(Error::Unsupported(format!(
+            "{who} needs {needs}, which QuestDB does not have; scripts and suites of your own run there"
+        )))
+    }
+
     pub fn abort(&self) {
         self.driver.abort();
     }

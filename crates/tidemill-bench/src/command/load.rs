@@ -41,8 +41,12 @@ impl Place {
     }
 
     pub fn context(&self, suite: &dyn Suite, clients: usize) -> Result<Context> {
+        let target = Target::open(&self.target)?.with_settings(&self.settings);
+        if let Some(needs) = suite.needs() {
+            target.check_has(&format!("suite {}", suite.name()), needs)?;
+        }
         Ok(Context {
-            target: Target::open(&self.target)?.with_settings(&self.settings),
+            target,
             parameters: Context::parameters(suite, &self.parameters)?,
             seed: self.seed,
             clients,

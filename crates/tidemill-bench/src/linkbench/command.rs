@@ -6,7 +6,7 @@ use super::original;
 use super::request::Requests;
 use super::settings::{Settings, Sources};
 use super::shard::Shards;
-use super::suite::{drop_tables, fill};
+use super::suite::{NEEDS, drop_tables, fill};
 use super::validate::validate;
 use crate::error::{Error, Result};
 use crate::interrupt;
@@ -182,6 +182,7 @@ impl Output {
             None => url_of(settings)?,
         };
         let target = Target::open(&url)?;
+        target.check_has("LinkBench", NEEDS)?;
         let shards = Shards::new(&settings.properties, target.dialect())?;
         Ok((target, shards))
     }

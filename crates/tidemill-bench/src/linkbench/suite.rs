@@ -67,6 +67,8 @@ impl LinkBench {
     }
 }
 
+pub(super) const NEEDS: &str = "keys, upserts and DELETE";
+
 impl Suite for LinkBench {
     fn name(&self) -> &str {
         "linkbench"
@@ -74,6 +76,10 @@ impl Suite for LinkBench {
 
     fn summary(&self) -> &str {
         "a social graph: nodes, links and their counts (Facebook's LinkBench)"
+    }
+
+    fn needs(&self) -> Option<&'static str> {
+        Some(NEEDS)
     }
 
     fn parameters(&self) -> &[Parameter] {

@@ -1,4 +1,5 @@
-//! Databases for tests: SQLite always, PostgreSQL and MariaDB where they are installed.
+//! Databases for tests: SQLite always, PostgreSQL and MariaDB where they are installed, MySQL instead of MariaDB from the
+//! folder of programs that `TIDEMILL_TEST_MYSQL` names.
 
 use crate::target::Target;
 use std::net::TcpListener;
@@ -143,7 +144,17 @@ fn start_postgres() -> Option<Process> {
 }
 
 fn start_mariadb() -> Option<Process> {
-    let (install, server) = (Path::new("/usr/bin/mariadb-install-db"), Path::new("/usr/sbin/mariadbd"));
+    let mysql = std::env::var_os("TIDEMILL_TEST_MYSQL").map(|folder| PathBuf::from(folder).join("mysqld"));
+    let (install, server) = match &mysql {
+        Some(mysql) => (mysql.as_path(), mysql.as_path()),
+        None => (Path::new("/usr/bin/mariadb-install-db"), Path::new("/usr/sbin/mariadbd")),
+    };
+    let (of_install, of_server): (&[_], &[_]) = match &mysql {
+        Some(_) => {
+            (&["--initialize-insecure"], &["--mysqlx=OFF", "--secure-file-priv=NULL", "--skip-log-bin"])
+        }
+        None => (&["--auth-root-authentication-method=normal", "--skip-test-db"], &["--skip-grant-tables"]),
+    };
     if !install.exists() || !server.exists() {
         eprintln!("skipped: no MariaDB (apt-get install mariadb-server)");
         return None;
@@ -153,11 +164,8 @@ fn start_mariadb() -> Option<Process> {
     let data = folder.path().join("data");
     let data_argument = format!("--datadir={}", data.display());
     // Installers that run at the same time would meet in /tmp.
-    run(as_user(user, install).env("TMPDIR", folder.path()).args([
-        &data_argument,
-        "--auth-root-authentication-method=normal",
-        "--skip-test-db",
-    ]));
+    let mut installing = as_user(user, install);
+    run(installing.env("TMPDIR", folder.path()).args(["--no-defaults", &data_argument]).args(of_install));
     let port = free_port();
     let socket = format!("--socket={}", folder.path().join("socket").display());
     let mut command = as_user(user, server);
@@ -165,7 +173,8 @@ fn start_mariadb() -> Option<Process> {
         .env("TMPDIR", folder.path())
         .arg("--no-defaults")
         .args([data_argument, socket, format!("--port={port}"), "--bind-address=127.0.0.1".to_owned()])
-        .args(["--innodb-flush-log-at-trx-commit=0", "--skip-grant-tables"]);
+        .arg("--innodb-flush-log-at-trx-commit=0")
+        .args(of_server);
     Some(spawned(&mut command, port, folder))
 }
 

@@ -59,6 +59,10 @@ impl Suite for Federation {
         "fifteen queries over a table that lies in many databases (FOSDEM 2020, PGSpider)"
     }
 
+    fn needs(&self) -> Option<&'static str> {
+        Some("keys and indexes")
+    }
+
     fn parameters(&self) -> &[Parameter] {
         &self.parameters
     }

@@ -216,6 +216,10 @@ impl Suite for Folder {
         }
     }
 
+    fn needs(&self) -> Option<&'static str> {
+        self.built_in.as_ref().and_then(|suite| suite.needs())
+    }
+
     fn has_modes(&self) -> bool {
         self.built_in.as_ref().is_none_or(|suite| suite.has_modes())
     }
@@ -240,7 +244,8 @@ impl Suite for Folder {
         for file in &self.file.prepare {
             let path = self.folder.join(file);
             let text = std::fs::read_to_string(&path).map_err(|error| Error::file(&path, error))?;
-            connection.execute(&fill(&text, &Self::variables(context)))?;
+            let done = connection.execute(&fill(&text, &Self::variables(context)));
+            done.map_err(|error| Error::file(&path, error))?;
         }
         Ok(())
     }

@@ -116,6 +116,10 @@ impl Suite for Reporting {
         "three reporting queries with a rate and a limit: late and skipped (rustprooflabs/pgbench-tests)"
     }
 
+    fn needs(&self) -> Option<&'static str> {
+        Some("keys and columns of type numeric")
+    }
+
     fn parameters(&self) -> &[Parameter] {
         &self.parameters
     }

@@ -124,6 +124,10 @@ impl Suite for Streams {
         "inserts into streams with continuous views over them: rows sent, rows seen, and the time between"
     }
 
+    fn needs(&self) -> Option<&'static str> {
+        Some("streams, or triggers")
+    }
+
     fn parameters(&self) -> &[Parameter] {
         &self.parameters
     }

@@ -42,6 +42,25 @@ fn federation_is_checked() {
     marks_tell_what_went_wrong(dir.path(), admin.as_mut(), &node("one"), &place);
 }
 
+#[test]
+fn federation_has_all_of_it_in_mysql() {
+    let Some(server) = crate::mariadb::MariaDb::start() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let url = server.url("root");
+    let place = ["-p", "rows=2000", "-p", "sensors=50", "--target", &url];
+    let prepared = bench(dir.path(), &[&["prepare", "federation"][..], &place].concat());
+    assert_eq!(prepared.code, 0, "{}{}", prepared.out, prepared.err);
+    let validated = bench(dir.path(), &[&["validate", "federation"][..], &place].concat());
+    assert_eq!(validated.out.matches("right: ").count(), 15, "{}", validated.out);
+    let nodes = format!("nodes={url}");
+    let refused = bench(dir.path(), &["prepare", "federation", "-p", &nodes]);
+    assert!(
+        refused.err.contains("the nodes of suite federation speak PostgreSQL's protocol, which mysql://root"),
+        "{}",
+        refused.err
+    );
+}
+
 /// UNK, WRONG and N/A; the queries beside them go on.
 fn marks_tell_what_went_wrong(dir: &Path, admin: &mut dyn Connection, node: &str, place: &[&str]) {
     let run = |more: &[&str]| {

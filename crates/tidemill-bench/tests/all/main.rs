@@ -11,6 +11,7 @@ mod mariadb;
 mod mysql;
 mod pgbench;
 mod postgres;
+mod questdb;
 mod suite;
 mod target;
 mod tls;

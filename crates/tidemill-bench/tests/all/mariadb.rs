@@ -1,4 +1,4 @@
-//! MariaDB, when it is installed.
+//! MariaDB, when it is installed, or MySQL from the folder of programs that `TIDEMILL_TEST_MYSQL` names.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -20,9 +20,16 @@ impl MariaDb {
 
     /// The same with options, which may name files that are put into its folder before it starts.
     pub fn start_with(options: impl FnOnce(&Path) -> Vec<String>) -> Option<MariaDb> {
-        let (Some(server), Some(install)) = (find("mariadbd"), find("mariadb-install-db")) else {
+        let Some((server, is_mariadb)) = program() else {
             println!("skipped: no MariaDB found (apt-get install mariadb-server)");
             return None;
+        };
+        let install = if is_mariadb { find("mariadb-install-db")? } else { server.clone() };
+        let (of_install, of_server): (&[_], &[_]) = match is_mariadb {
+            true => (&["--auth-root-authentication-method=normal", "--skip-test-db"], &[]),
+            false => {
+                (&["--initialize-insecure"], &["--mysqlx=OFF", "--secure-file-priv=NULL", "--skip-log-bin"])
+            }
         };
         let dir = tempfile::tempdir().unwrap();
         let data = format!("--datadir={}", dir.path().join("data").display());
@@ -31,7 +38,8 @@ impl MariaDb {
         // Installers that run at the same time would meet in /tmp.
         let installed = Command::new(install)
             .env("TMPDIR", dir.path())
-            .args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", &data])
+            .args(["--no-defaults", &data])
+            .args(of_install)
             .args(&user)
             .output()
             .unwrap();
@@ -40,6 +48,7 @@ impl MariaDb {
         let process = Command::new(server)
             .env("TMPDIR", dir.path())
             .args(["--no-defaults", "--bind-address=127.0.0.1", "--innodb-flush-log-at-trx-commit=0", &data])
+            .args(of_server)
             .args([format!("--port={port}"), format!("--socket={}", dir.path().join("s").display())])
             .args(options(dir.path()))
             .args(&user)
@@ -49,7 +58,7 @@ impl MariaDb {
             .unwrap();
         let mut server = MariaDb { process, port, _dir: dir };
         until("MariaDB starts", || {
-            assert_eq!(server.process.try_wait().unwrap(), None, "MariaDB ended before it was ready");
+            assert_eq!(server.process.try_wait().unwrap(), None, "it ended before it was ready");
             TcpStream::connect(("127.0.0.1", port)).is_ok()
         });
         Some(server)
@@ -65,6 +74,14 @@ impl Drop for MariaDb {
     fn drop(&mut self) {
         drop(self.process.kill());
         drop(self.process.wait());
+    }
+}
+
+/// And whether it is MariaDB's.
+fn program() -> Option<(PathBuf, bool)> {
+    match std::env::var_os("TIDEMILL_TEST_MYSQL") {
+        Some(folder) => Some((PathBuf::from(folder).join("mysqld"), false)),
+        None => Some((find("mariadbd")?, true)),
     }
 }
 

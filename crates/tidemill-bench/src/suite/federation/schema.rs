@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::random::Random;
 use crate::suite::{Context, one_of};
-use crate::target::{Connection, Target, Value};
+use crate::target::{Connection, Dialect, Target, Value};
 
 const HIST: [&str; 3] = ["eid", "ts", "v"];
 /// Values are whole numbers below it, so that sums are the same in any order.
@@ -47,6 +47,15 @@ impl Layout {
             "" => nodes.first().cloned().unwrap_or_else(|| context.target.clone()),
             url => open(url)?,
         };
+        let is_foreign = |target: &&Target| {
+            engine != "local" && !matches!(target.dialect(), Dialect::Postgres | Dialect::Noop)
+        };
+        if let Some(other) = nodes.iter().chain([&relational]).find(is_foreign) {
+            return Err(Error::usage(format!(
+                "the nodes of suite federation speak PostgreSQL's protocol, which {} does not",
+                other.url()
+            )));
+        }
         Ok(Layout {
             nodes,
             relational,
@@ -83,7 +92,11 @@ impl Layout {
         self.make_small(connection.as_mut())?;
         let settled = parts.iter().map(|(_, target)| *target).chain([relational]);
         for target in settled {
-            target.connect()?.execute("analyze")?;
+            let sql = match target.dialect() {
+                Dialect::MySql => "analyze table bench_hist, bench_signal, bench_unit",
+                _ => "analyze",
+            };
+            target.connect()?.execute(sql)?;
         }
         Ok(())
     }
