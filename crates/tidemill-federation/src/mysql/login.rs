@@ -4,9 +4,11 @@ use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use mysql_async::{ClientIdentity, Conn, DriverError, Error, IoError, Opts, OptsBuilder, SslOpts};
+use parking_lot::Mutex;
 use tidemill_sql::{Result, SqlError, SqlState};
 
 use crate::option::Options;
@@ -15,6 +17,10 @@ use crate::tls;
 /// `verify-ca` is not among them: the library cannot verify a certificate without its name.
 pub const MODES: &[&str] = &["disable", "allow", "prefer", "require", "verify-full"];
 
+/// How long a server is not asked again after a panic, which the log tells at length: servers are probed each second.
+const QUIET_FOR: Duration = Duration::from_secs(60);
+const NO_WAY: &str = "the password cannot be given in the way that the server asks for";
+
 /// What a connection begins with.
 pub struct Login {
     first: Opts,
@@ -22,6 +28,8 @@ pub struct Login {
     otherwise: Option<Opts>,
     /// Whether that is so, which is tried once: servers lock out those who hang up too often.
     has_no_tls: AtomicBool,
+    /// When the library has panicked last.
+    panicked: Mutex<Option<Instant>>,
 }
 
 /// Without the password.
@@ -70,11 +78,22 @@ impl Login {
             "allow" | "prefer" => (encrypted, Some(plain)),
             _ => (encrypted, None),
         };
-        Ok(Self { first, otherwise, has_no_tls: AtomicBool::new(false) })
+        Ok(Self { first, otherwise, has_no_tls: AtomicBool::new(false), panicked: Mutex::default() })
     }
 
     /// A connection, and what another one to the same server begins with.
     pub async fn connect(&self) -> std::result::Result<(Conn, Opts), Error> {
+        if self.panicked.lock().is_some_and(|at| at.elapsed() < QUIET_FOR) {
+            return Err(Error::Other(NO_WAY.into()));
+        }
+        let connected = self.try_connect().await;
+        if matches!(connected, Err(Error::Other(_))) {
+            *self.panicked.lock() = Some(Instant::now());
+        }
+        connected
+    }
+
+    async fn try_connect(&self) -> std::result::Result<(Conn, Opts), Error> {
         let Some(plain) = &self.otherwise else {
             return Ok((opened(&self.first).await?, self.first.clone()));
         };
@@ -106,9 +125,7 @@ fn invalid(message: &str) -> SqlError {
 pub async fn opened(options: &Opts) -> std::result::Result<Conn, Error> {
     match AssertUnwindSafe(Conn::new(options.clone())).catch_unwind().await {
         Ok(opened) => opened,
-        Err(_) => {
-            Err(Error::Other("the password cannot be given in the way that the server asks for".into()))
-        }
+        Err(_) => Err(Error::Other(NO_WAY.into())),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mysql_async::prelude::Queryable;
 
@@ -112,11 +114,19 @@ async fn a_public_key_that_is_none_is_told() {
     let ours = Ours::start().await;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
     std::thread::spawn(move || {
         while let Ok((mut socket, _)) = listener.accept() {
+            count.fetch_add(1, Ordering::Relaxed);
             drop(give_no_key(&mut socket));
         }
     });
     check_refused(&ours, port, "fake", "", "cannot be given in the way that the server asks for").await;
+    for _ in 0..5 {
+        ours.check_failure("SELECT * FROM t_fake", "08001", "could not connect to server \"fake\"").await;
+    }
+    // By the first query, and by the probe at the same time; without TLS, which each of them finds out.
+    assert!(asked.load(Ordering::Relaxed) <= 4, "it is asked again and again");
     assert_eq!(read(&ours.client, "SELECT 1").await, [["1"]]);
 }
