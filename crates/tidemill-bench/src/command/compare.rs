@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::exit;
 use crate::error::Result;
 use crate::report::noise::floors;
-use crate::report::remark::{behind, spread};
+use crate::report::remark::{behind, spread, unlucky};
 use crate::result::ResultFile;
 use crate::run::Pace;
 use crate::stats::{Estimate, Figure, Seconds};
@@ -52,6 +52,9 @@ impl Compare {
         for (path, result) in [(&self.base, &base), (&self.new, &new)] {
             for why in result.repeats.iter().filter_map(|outcome| behind(result, outcome)) {
                 println!("NOT THE RATE THAT WAS ASKED FOR: {}: {why}", path.display());
+            }
+            for why in result.repeats.iter().filter_map(unlucky) {
+                println!("NOT ALL OPERATIONS: {}: {why}", path.display());
             }
         }
         for difference in differences(&base, &new) {

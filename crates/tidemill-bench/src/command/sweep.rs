@@ -9,6 +9,7 @@ use super::run::{Repeats, write_page};
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::report::matrix::Matrix;
+use crate::report::remark::behind;
 use crate::result::ResultFile;
 
 /// More runs than this are a mistake.
@@ -121,7 +122,8 @@ fn named(point: &[(String, String)]) -> String {
 
 fn described(result: &ResultFile) -> String {
     let total = result.repeats.first().map(|outcome| outcome.record.total()).unwrap_or_default();
-    let behind = total.behind().map(|why| format!(" RATE NOT REACHED: {why}")).unwrap_or_default();
+    let behind = result.repeats.first().and_then(|outcome| behind(result, outcome));
+    let behind = behind.map(|why| format!("; {why}")).unwrap_or_default();
     let blemish = result.blemish().map(|blemish| format!(" INCOMPLETE: {blemish}")).unwrap_or_default();
     format!(
         "{}: {} processed, {} late, {} skipped, p99 {} ms{behind}{blemish}",

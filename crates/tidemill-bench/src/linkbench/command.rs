@@ -17,6 +17,7 @@ use crate::run::{Outcome, Plan as RunPlan, Progress, floor, run};
 use crate::suite::Check;
 use crate::target::{Connection, DEFAULT_URL, Target};
 use clap::{Args, Subcommand};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -328,12 +329,18 @@ fn could_not_validate(error: &Error) -> Check {
     Check { name: "the graph can be validated".to_owned(), passed: false, detail: error.to_string() }
 }
 
-/// The original's line each time the number of requests passes a multiple of `every`; 0 for none.
+/// The original's line each time the number of requests passes a multiple of `every`; 0 for none. A new kind of error is told
+/// at once.
 fn progress_lines(plan: &RunPlan, every: u64, say: impl Fn(&str)) -> impl FnMut(&Progress<'_>) {
     let total = plan.clients as u64 * plan.operations_max.unwrap_or(0);
     let (warmup, limit) = (plan.warmup.as_secs_f64(), (plan.warmup + plan.time).as_secs_f64());
-    let mut told = 0;
+    let (mut told, mut told_errors) = (0, BTreeSet::new());
     move |progress| {
+        for (code, failure) in progress.errors.iter() {
+            if told_errors.insert(code.to_owned()) {
+                say(&format!("error {code}: {}", failure.text));
+            }
+        }
         let done = progress.record.operations.iter().map(|tally| tally.processed).sum::<u64>();
         if every > 0 && done / every > told / every {
             let seconds = progress.at.as_secs_f64();

@@ -145,6 +145,9 @@ fn notes(out: &mut String, result: &ResultFile) {
         let (name, detail) = (escaped(&check.name), escaped(&check.detail));
         let _ = writeln!(out, "<li class=\"{class}\">{mark}: {name}: {detail}</li>");
     }
+    for line in result.outcomes().flat_map(|outcome| outcome.errors.lines()) {
+        let _ = writeln!(out, "<li class=\"wrong\">{}</li>", escaped(&line));
+    }
     for remark in remarks(result) {
         let _ = writeln!(out, "<li>{}</li>", escaped(&remark));
     }

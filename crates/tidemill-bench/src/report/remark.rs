@@ -10,6 +10,8 @@ use crate::stats::{Figure, Seconds};
 const CPU_SHARE_MAX: f64 = 0.75;
 /// With a larger share of failed operations the figures are those of the lucky ones.
 const FAILED_SHARE_MAX: f64 = 0.01;
+/// In the last moments of any run some are due, and of a short one they are soon a percent.
+const BACKLOG_LEAST: u64 = 5;
 /// Idle clients that wake up later than this in one of a hundred cases make responses look slower.
 const OVERSLEEP_MAX_NS: u64 = 1_000_000;
 
@@ -78,14 +80,7 @@ pub fn warnings(result: &ResultFile) -> Vec<String> {
         }
         found.extend(outcome.errors.blemish());
         found.extend(behind(result, outcome));
-        let total = outcome.record.total();
-        if total.failed as f64 > FAILED_SHARE_MAX * total.asked() as f64 {
-            found.push(format!(
-                "{:.1} % of the operations failed ({}): these are figures of the others",
-                percent(total.failed, total.asked()),
-                outcome.errors.iter().map(|(code, _)| code).collect::<Vec<_>>().join(", ")
-            ));
-        }
+        found.extend(unlucky(outcome));
         if outcome.record.oversleep.quantile(0.99) > OVERSLEEP_MAX_NS {
             found.push(
                 "clients that were idle woke up late: the machine is too busy for these figures".to_owned(),
@@ -118,8 +113,20 @@ pub fn warnings(result: &ResultFile) -> Vec<String> {
 /// The rate that was asked for was not reached.
 pub fn behind(result: &ResultFile, outcome: &Outcome) -> Option<String> {
     let (Pace::Poisson(rate) | Pace::Constant(rate)) = result.plan.pace else { return None };
-    let why = outcome.record.total().behind()?;
+    let total = outcome.record.total();
+    let why = total.behind().filter(|_| total.backlog >= BACKLOG_LEAST)?;
     Some(format!("the rate was not reached ({:.1} of {rate:.1} a second): {why}", outcome.rate()))
+}
+
+/// Many operations failed.
+pub fn unlucky(outcome: &Outcome) -> Option<String> {
+    let total = outcome.record.total();
+    let is_much = total.failed as f64 > FAILED_SHARE_MAX * total.asked() as f64;
+    let codes = || outcome.errors.iter().map(|(code, _)| code).collect::<Vec<_>>().join(", ");
+    is_much.then(|| {
+        let share = percent(total.failed, total.asked());
+        format!("{share:.1} % of the operations failed ({}): these are figures of the others", codes())
+    })
 }
 
 /// How far the medians of repeats are apart: the change that means nothing here.
@@ -182,6 +189,13 @@ mod tests {
         assert_eq!(warnings(&result), [told]);
         result.repeats.truncate(1);
         assert_eq!(warnings(&result), [""; 0]);
+        result.plan.pace = Pace::Poisson(10.0);
+        result.repeats[0].record.operations[0].backlog = BACKLOG_LEAST - 1;
+        assert_eq!(warnings(&result), [""; 0]);
+        result.repeats[0].record.operations[0].backlog = BACKLOG_LEAST;
+        let told = "the rate was not reached (10.0 of 10.0 a second): 5 of 305 operations that were due were never begun";
+        assert_eq!(warnings(&result), [told]);
+        result.repeats[0].record.operations[0].backlog = 0;
         result.again = vec![outcome(5, 9)];
         assert!(warnings(&result)[0].starts_with("not steady: responses changed by +80 %"));
     }

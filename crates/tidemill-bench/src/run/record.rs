@@ -11,7 +11,7 @@ use crate::run::sample::{Kind, Sample};
 /// A run has at most this many intervals; a longer one has wider ones.
 const INTERVALS_MAX: usize = 600;
 const SECOND_NS: u64 = 1_000_000_000;
-/// When more of what was due was never begun, the run did not have its rate. A few are due in the last moments of any run.
+/// When more of what was due was never begun, the run did not have its rate.
 const BACKLOG_SHARE_MAX: f64 = 0.01;
 
 /// What one operation did, or all of them.
@@ -132,7 +132,7 @@ impl Tally {
         percent(self.late + self.skipped + self.backlog, self.due())
     }
 
-    /// What to say when the rate was not reached: the figures are those of a lower one.
+    /// What to say when the rate was not reached.
     pub fn behind(&self) -> Option<String> {
         let Tally { backlog, .. } = self;
         let is_behind = *backlog as f64 > BACKLOG_SHARE_MAX * self.due() as f64;

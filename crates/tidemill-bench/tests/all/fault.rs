@@ -282,6 +282,8 @@ fn conflicts_are_told_by_code() {
         "{}",
         ran.out
     );
+    let compared = bench(dir.path(), &["compare", "r.json", "r.json"]);
+    assert!(compared.code == 0 && compared.out.contains("NOT ALL OPERATIONS: r.json: "), "{}", compared.out);
 }
 
 /// Without a limit nothing is late or skipped, and half of what was due never began.
