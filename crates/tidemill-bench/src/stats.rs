@@ -293,10 +293,8 @@ impl Seconds {
             return None;
         }
         // The seconds have coarse histograms, and no part of the last one: what is drawn has the scale of the values.
-        let scale = |(value, drawn_of): (f64, f64)| {
-            let ratio = value / drawn_of;
-            if ratio.is_finite() && ratio > 0.0 { ratio } else { 1.0 }
-        };
+        let is_scale = |ratio: &f64| ratio.is_finite() && *ratio > 0.0;
+        let scale = |(value, drawn): (f64, f64)| Some(value / drawn).filter(is_scale).unwrap_or(1.0);
         let scales: Vec<f64> =
             self.values(figures).into_iter().zip(self.figures(figures, None)).map(scale).collect();
         let mut random = Random::new(seed);
