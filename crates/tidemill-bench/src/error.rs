@@ -96,7 +96,7 @@ impl Error {
         match self {
             Error::Server(error) => &error.code,
             Error::Tolerated { error, .. } => error.kind(),
-            Error::Usage(_) => "usage",
+            Error::Usage(_) | Error::Config(_) => "usage",
             Error::Unreachable { .. } => "unreachable",
             Error::Lost(_) => "connection lost",
             Error::Unsupported(_) => "unsupported",

@@ -3,7 +3,10 @@
 use super::csv_stream::CsvStream;
 use super::explain::explain;
 use super::original;
+use super::original_url::url_of;
 use super::request::Requests;
+use super::request_log::{Logged, RequestLog, sampled_line};
+use super::sampled::{Figures, Sampled};
 use super::settings::{Settings, Sources};
 use super::shard::Shards;
 use super::suite::{NEEDS, drop_tables, fill};
@@ -13,9 +16,9 @@ use crate::interrupt;
 use crate::machine::memory_max_bytes;
 use crate::report::text::report;
 use crate::result::{ResultFile, TargetRecord};
-use crate::run::{Outcome, Plan as RunPlan, Progress, floor, run};
+use crate::run::{Outcome, Plan as RunPlan, floor, run};
 use crate::suite::Check;
-use crate::target::{Connection, DEFAULT_URL, Target};
+use crate::target::{Connection, Target};
 use clap::{Args, Subcommand};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -189,7 +192,16 @@ impl Output {
     }
 
     fn say(&self, line: &str) {
-        if self.original_log { println!("{}", original::stamped(line)) } else { println!("{line}") }
+        self.say_of(&(None, line.to_owned()));
+    }
+
+    /// What requesters say stands in the original's log only.
+    fn say_of(&self, (requester, line): &Logged) {
+        match requester {
+            _ if self.original_log => println!("{}", original::stamped(*requester, line)),
+            Some(_) => {}
+            None => println!("{line}"),
+        }
     }
 
     /// What a reader of the figures must know.
@@ -245,18 +257,22 @@ impl Request {
         let settings = self.sources.settings()?;
         let (target, shards) = self.place.open(&settings)?;
         self.place.tell_settings(&settings);
-        let requests = Arc::new(Requests::new(&target, &settings, &shards)?);
+        let mut requests = Requests::new(&target, &settings, &shards)?;
         let plan = requests.plan(self.place.seed.unwrap_or_else(|| super::now_ms() as u64))?;
         if plan.clients == 0 {
             self.place.say("no requesters, no request phase");
             return Ok(true);
         }
+        if self.is_sampled() {
+            requests.keep_list_sizes(plan.clients);
+        }
+        let requests = Arc::new(requests);
         interrupt::listen().map_err(|error| Error::usage(error.to_string()))?;
         let mut result = ResultFile::new("linkbench", TargetRecord::of(&target)?, &plan);
         result.parameters = settings.told();
         result.floor_cpu_us = floor_of(&settings, plan.seed);
         let csv = self.place.create_csv()?;
-        let mut stream = self.create_stream(&settings, &plan)?;
+        let mut stream = self.create_stream(&settings)?;
         let outcome = self.measure(requests, &settings, &plan, &target, stream.as_mut())?;
         let figures = original::request_csv(&settings, &plan, &outcome);
         let is_complete = outcome.incomplete.is_none();
@@ -287,9 +303,14 @@ impl Request {
         Ok(result.blemish().is_none())
     }
 
-    fn create_stream(&self, settings: &Settings, plan: &RunPlan) -> Result<Option<Stream>> {
-        let create = |path: &PathBuf| CsvStream::new(BufWriter::new(created(path)?), settings, plan);
+    fn create_stream(&self, settings: &Settings) -> Result<Option<Stream>> {
+        let create = |path: &PathBuf| Ok(CsvStream::new(BufWriter::new(created(path)?), settings));
         self.csvstream.as_ref().map(create).transpose()
+    }
+
+    /// Somebody wants figures of each requester.
+    fn is_sampled(&self) -> bool {
+        self.csvstream.is_some() || self.place.original_log
     }
 
     /// The run, with what the original tells of it while it goes on and when it has ended.
@@ -301,14 +322,26 @@ impl Request {
         target: &Target,
         mut stream: Option<&mut Stream>,
     ) -> Result<Outcome> {
-        let every = settings.properties.or("req_progress_interval", 10_000)?;
-        let mut tell = progress_lines(plan, every, |line| self.place.say(line));
-        let outcome = run(requests, plan, Some(target), &mut |progress| {
-            tell(progress);
-            stream.iter_mut().for_each(|stream| stream.add(progress));
+        let mut log = RequestLog::new(settings, plan)?;
+        let mut sampled = if self.is_sampled() { Some(Sampled::new(settings, plan)?) } else { None };
+        let mut show = |figures: &[Figures]| {
+            figures.iter().for_each(|of| self.place.say_of(&sampled_line(of)));
+            stream.iter_mut().for_each(|stream| stream.add(figures));
+        };
+        let workload = Arc::clone(&requests);
+        let mut told = BTreeSet::new();
+        let outcome = run(workload, plan, Some(target), &mut |progress| {
+            // A new kind of error is told at once.
+            for (code, failure) in progress.errors.iter().filter(|(code, _)| told.insert(code.to_string())) {
+                self.place.say(&format!("error {code}: {}", failure.text));
+            }
+            log.add(progress).iter().for_each(|line| self.place.say_of(line));
+            sampled.iter_mut().for_each(|sampled| show(&sampled.add(&requests, progress)));
         })?;
+        sampled.iter_mut().for_each(|sampled| show(&sampled.sum_up()));
         if self.place.original_log {
-            let lines = original::request_log(settings, plan, &outcome);
+            log.ends(&requests).iter().for_each(|line| self.place.say_of(line));
+            let lines = original::request_log(settings, plan, &outcome, &requests);
             lines.iter().for_each(|line| self.place.say(line));
         }
         Ok(outcome)
@@ -327,32 +360,6 @@ type Stream = CsvStream<BufWriter<File>>;
 /// A graph that nobody could look at ranks with no other.
 fn could_not_validate(error: &Error) -> Check {
     Check { name: "the graph can be validated".to_owned(), passed: false, detail: error.to_string() }
-}
-
-/// The original's line each time the number of requests passes a multiple of `every`; 0 for none. A new kind of error is told
-/// at once.
-fn progress_lines(plan: &RunPlan, every: u64, say: impl Fn(&str)) -> impl FnMut(&Progress<'_>) {
-    let total = plan.clients as u64 * plan.operations_max.unwrap_or(0);
-    let (warmup, limit) = (plan.warmup.as_secs_f64(), (plan.warmup + plan.time).as_secs_f64());
-    let (mut told, mut told_errors) = (0, BTreeSet::new());
-    move |progress| {
-        for (code, failure) in progress.errors.iter() {
-            if told_errors.insert(code.to_owned()) {
-                say(&format!("error {code}: {}", failure.text));
-            }
-        }
-        let done = progress.record.operations.iter().map(|tally| tally.processed).sum::<u64>();
-        if every > 0 && done / every > told / every {
-            let seconds = progress.at.as_secs_f64();
-            say(&format!(
-                "{done}/{total} requests finished: {:.1}% complete at {:.1} ops/sec {seconds:.1}/{limit} secs elapsed: {:.1}% of time limit used",
-                100.0 * done as f64 / total.max(1) as f64,
-                done as f64 / (seconds - warmup).max(1e-3),
-                100.0 * seconds / limit,
-            ));
-        }
-        told = done;
-    }
 }
 
 impl Validate {
@@ -383,45 +390,4 @@ fn tell(checks: &[Check], output: &Output) -> bool {
         output.say(&format!("check {word}: {} ({})", check.name, check.detail));
     }
     checks.iter().all(|check| check.passed)
-}
-
-/// The target that the original's properties name, where its database is always "linkbench"; else the file that all verbs
-/// have.
-fn url_of(settings: &Settings) -> Result<String> {
-    let properties = &settings.properties;
-    let Some(host) = properties.text("host") else { return Ok(DEFAULT_URL.to_owned()) };
-    let store = properties.text("linkstore").unwrap_or("LinkStorePgsql").to_ascii_lowercase();
-    let (scheme, port) = match store {
-        store if store.contains("pgsql") => ("postgres", 5432),
-        store if store.contains("mysql") => ("mysql", 3306),
-        store => return Err(Error::usage(format!("there is no store \"{store}\" here: give --target URL"))),
-    };
-    let port: u16 = properties.or("port", port)?;
-    let user = escape(properties.text("user").unwrap_or(scheme));
-    let password =
-        properties.text("password").map_or(String::new(), |password| format!(":{}", escape(password)));
-    Ok(format!("{scheme}://{user}{password}@{host}:{port}/linkbench"))
-}
-
-/// For a part of a URL.
-fn escape(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let one = |byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    text.bytes().map(one).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_original_s_properties_are_a_target() {
-        let define =
-            ["host=db", "user=a@b", "password=p:w", "linkstore=com.facebook.LinkBench.LinkStorePgsql"];
-        let define = define.map(str::to_owned).to_vec();
-        let settings = Sources { define, nodes: Some(10), ..Sources::default() }.settings().unwrap();
-        assert_eq!(url_of(&settings).unwrap(), "postgres://a%40b:p%3Aw@db:5432/linkbench");
-        let settings = Sources { nodes: Some(10), ..Sources::default() }.settings().unwrap();
-        assert_eq!(url_of(&settings).unwrap(), DEFAULT_URL);
-    }
 }

@@ -37,10 +37,12 @@ pub struct Compat {
     pub timed_choice: bool,
     /// One failed request ends the run, whatever `max_failed_requests` says.
     pub one_failure: bool,
+    /// The stream of figures has durations in ms under a header that says µs, and no DELETE_LINK.
+    pub csv_stream: bool,
 }
 
 /// Names as on the command line, with the flag of each.
-const FLAWS: [(&str, fn(&mut Compat) -> &mut bool); 16] = [
+const FLAWS: [(&str, fn(&mut Compat) -> &mut bool); 17] = [
     ("write-uncorr", |compat| &mut compat.write_uncorr),
     ("multiget", |compat| &mut compat.multiget),
     ("motif-length", |compat| &mut compat.motif_length),
@@ -57,6 +59,7 @@ const FLAWS: [(&str, fn(&mut Compat) -> &mut bool); 16] = [
     ("connections", |compat| &mut compat.connections),
     ("timed-choice", |compat| &mut compat.timed_choice),
     ("one-failure", |compat| &mut compat.one_failure),
+    ("csvstream", |compat| &mut compat.csv_stream),
 ];
 
 impl Compat {

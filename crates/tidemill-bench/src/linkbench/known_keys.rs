@@ -89,7 +89,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "mysql_bulk_insert_batch",
     "mysql_disable_binlog_load",
     "nodestore",
-    "progressfreq",
 ];
 
 /// Those that are on or off.

@@ -2,6 +2,8 @@
 
 use super::load::Loaded;
 use super::mix::Operation;
+use super::request::Requests;
+use super::request_log::retry_lines;
 use super::settings::Settings;
 use crate::histogram::Histogram;
 use crate::run::{Outcome, Plan};
@@ -24,14 +26,13 @@ const CSV_HEADER_HDR: &str =
 /// The log of a load, line by line.
 pub fn load_log(settings: &Settings, loaded: &Loaded) -> Vec<String> {
     let is_hdr = is_hdr(settings);
-    let mut lines: Vec<String> = load_lines(loaded).iter().map(|line| line.log(is_hdr)).collect();
     let ids = settings.graph.counts.ids();
     let expected = (ids.end - ids.start) * loaded.graphs as i64;
     let (nodes, links, counts, seconds) =
         (loaded.nodes, loaded.links, loaded.counts, loaded.seconds.max(1e-3));
     let a_node = |rows: u64| rows as f64 / expected as f64;
     let rate = |rows: u64| (rows as f64 / seconds) as u64;
-    lines.push(if settings.properties.or("never_change", false).unwrap_or(false) {
+    let completed = if settings.properties.or("never_change", false).unwrap_or(false) {
         format!(
             "LOAD PHASE COMPLETED.  Loaded {nodes} nodes (Expected {expected}). Loaded {links} links ({:.2} links per node).  Took {seconds:.1} seconds.  Links/second = {}",
             a_node(links),
@@ -46,31 +47,22 @@ pub fn load_log(settings: &Settings, loaded: &Loaded) -> Vec<String> {
             rate(links + counts),
             rate(links + counts + nodes)
         )
-    });
-    lines
+    };
+    let lines = load_lines(loaded);
+    [completed].into_iter().chain(lines.iter().map(|line| line.log(is_hdr))).collect()
 }
 
 /// The log of a run's end, line by line. Times are service times, as the original's: from the send.
-pub fn request_log(settings: &Settings, plan: &Plan, outcome: &Outcome) -> Vec<String> {
+pub fn request_log(settings: &Settings, plan: &Plan, outcome: &Outcome, requests: &Requests) -> Vec<String> {
     let is_hdr = is_hdr(settings);
     let mut lines: Vec<String> = request_lines(plan, outcome).iter().map(|line| line.log(is_hdr)).collect();
-    let requests: u64 = outcome.record.operations.iter().map(|tally| tally.processed).sum();
-    let counter = |name: &str| outcome.counters.get(name).copied().unwrap_or(0);
-    lines.push(format!(
-        "Graph Link total retry: {}; {} add_to_upd, {} upd_to_add; found = {} not found = {} history queries = {}/{}",
-        counter("retries"),
-        counter("adds that became updates"),
-        counter("updates that became adds"),
-        counter("links found"),
-        counter("links not found"),
-        counter("lists from history"),
-        counter("lists"),
-    ));
+    let done: u64 = outcome.record.operations.iter().map(|tally| tally.processed).sum();
+    lines.extend(retry_lines(requests, outcome));
     let seconds = outcome.elapsed_s;
     lines.push(format!(
-        "REQUEST PHASE COMPLETED. {requests} requests done in {} seconds. Requests/second = {}",
+        "REQUEST PHASE COMPLETED. {done} requests done in {} seconds. Requests/second = {}",
         seconds as u64,
-        (requests as f64 / seconds.max(1e-3)) as u64
+        (done as f64 / seconds.max(1e-3)) as u64
     ));
     if let Some(why) = &outcome.incomplete {
         lines.push(format!("Benchmark did not complete cleanly: {why}"));
@@ -190,20 +182,21 @@ fn bounds_ms(ns: u64) -> (f64, f64) {
 }
 
 /// With at most this many decimals, and no zeros at their end.
-fn decimals(value: f64, most: usize) -> String {
+pub fn decimals(value: f64, most: usize) -> String {
     let text = format!("{value:.most$}");
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// A log line in full: level, date and time with milliseconds, thread.
-pub fn stamped(text: &str) -> String {
+/// A log line in full: level, date and time with milliseconds, the requester's thread or the main one.
+pub fn stamped(requester: Option<usize>, text: &str) -> String {
+    let thread = requester.map_or("main".to_owned(), |index| format!("Thread-{index}"));
     let now = super::now_ms();
     let (days, ms_of_day) = (now.div_euclid(86_400_000), now.rem_euclid(86_400_000));
     let (year, month, day) = date(days);
     let (hours, minutes, ms) = (ms_of_day / 3_600_000, ms_of_day / 60_000 % 60, ms_of_day % 60_000);
     let seconds = format!("{:06.3}", ms as f64 / 1e3);
     let seconds = seconds.trim_end_matches('0').trim_end_matches('.');
-    format!("INFO {year:04}-{month:02}-{day:02} {hours:02}:{minutes:02}:{seconds} [main]: {text}")
+    format!("INFO {year:04}-{month:02}-{day:02} {hours:02}:{minutes:02}:{seconds} [{thread}]: {text}")
 }
 
 /// Of a number of days since 1970, in the Gregorian calendar (Hinnant's algorithm).

@@ -3,6 +3,7 @@
 mod requester;
 
 use self::requester::Requester;
+pub use self::requester::RequesterEnd;
 use super::access::{Access, LinkAccess, Use, check_probability, class_name};
 use super::compat::Compat;
 use super::distribution::{Distribution, Geometric};
@@ -15,8 +16,9 @@ use super::shard::Shards;
 use super::{Error, Result};
 use crate::run::{Client, Pace, Plan, Seat, Workload};
 use crate::target::{Connection, Dialect, Target};
-use std::sync::Arc;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The workload: what requesters share. Nothing in it changes during a run.
@@ -43,6 +45,10 @@ pub struct Requests {
     failures_max: i64,
     /// By shard: one more than the highest node id, so far as is known.
     nodes_end: Vec<AtomicI64>,
+    /// By requester: the sizes of lists whose samples nobody has looked at yet. There are no more than samples on their
+    /// way, which are bounded; empty when nobody wants to know.
+    list_sizes: Vec<Mutex<VecDeque<u32>>>,
+    ends: Mutex<BTreeMap<usize, RequesterEnd>>,
     /// A request failed, and the flaw `one-failure` ends the run.
     is_over: AtomicBool,
     /// After each write of a link its count is compared with its list: a test of the store, at the cost of the write.
@@ -69,6 +75,8 @@ impl Requests {
         Ok(Requests {
             nodes_end: shards.schemas().iter().map(|_| nodes_end()).collect(),
             is_over: AtomicBool::new(false),
+            list_sizes: Vec::new(),
+            ends: Mutex::default(),
             mix: Mix::new(properties)?,
             link_reads: LinkAccess::reads(properties, &ids, data, compat)?,
             link_writes: LinkAccess::writes(properties, &ids, data, compat)?,
@@ -104,6 +112,27 @@ impl Requests {
             operations_max: Some(properties.required("requests")?),
             seed: self.seed.unwrap_or(seed),
         })
+    }
+
+    /// From here on sizes of lists must be fetched.
+    pub fn keep_list_sizes(&mut self, requesters: usize) {
+        self.list_sizes = (0..requesters).map(|_| Mutex::default()).collect();
+    }
+
+    pub fn list_was_read(&self, requester: usize, rows: u32) {
+        if let Some(sizes) = self.list_sizes.get(requester) {
+            sizes.lock().unwrap_or_else(PoisonError::into_inner).push_back(rows);
+        }
+    }
+
+    /// Of the requester's first list that was not asked for yet.
+    pub fn next_list_size(&self, requester: usize) -> Option<u32> {
+        self.list_sizes.get(requester)?.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+
+    /// Of all requesters that have ended.
+    pub fn ends(&self) -> BTreeMap<usize, RequesterEnd> {
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Nodes of earlier runs are there as well.

@@ -37,7 +37,8 @@ fn the_original_s_files_load_and_request() {
     let ran =
         bench(folder.path(), &[&["linkbench", "load", "--csvstats", "stats.csv"][..], &target].concat());
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
-    assert!(ran.out.contains("LOAD PHASE COMPLETED. Loaded 300 nodes (Expected 300)"), "{}", ran.out);
+    let completed = ran.out.find("LOAD PHASE COMPLETED. Loaded 300 nodes (Expected 300)");
+    assert!(completed.is_some() && completed < ran.out.find("LOAD_NODE_BULK count"), "{}", ran.out);
     assert!(
         ran.out.contains("without effect here: debuglevel") && ran.out.starts_with("INFO 20"),
         "{}",
@@ -58,8 +59,27 @@ fn the_original_s_files_load_and_request() {
         stream.starts_with("threadID,timestamp,op,totalops,totalerrors,ops,sampleDuration_us,"),
         "{stream}"
     );
-    assert_eq!(stream.lines().count(), 1 + 2 * 10, "one interval of two requesters: {stream}");
-    assert_eq!(stream.lines().skip(1).map(ended).sum::<u64>(), 600);
+    assert_eq!(stream.lines().count(), 1 + 2 * 11, "one interval of two requesters: {stream}");
+    let of = |name: &str| {
+        let lines = stream.lines().filter(|line| line.split(',').nth(2) == Some(name));
+        lines.map(ended).sum::<u64>()
+    };
+    assert_eq!(stream.lines().skip(1).map(ended).sum::<u64>() - of("RANGE_SIZE"), 600);
+    assert_eq!(of("RANGE_SIZE"), of("GET_LINKS_LIST"));
+    let logged = |thread: &str, start: &str| {
+        let has = |line: &str| line.contains(&format!("[{thread}]: {start}"));
+        assert!(ran.out.lines().any(has), "{thread} {start}: {}", ran.out);
+    };
+    for thread in ["Thread-0", "Thread-1"] {
+        let index = thread.rsplit('-').next().unwrap();
+        logged(thread, &format!("ThreadID = {index} total requests = 300 requests/second = "));
+        logged(thread, &format!("ThreadID = {index} RANGE_SIZE totalOps = "));
+    }
+    logged(
+        "main",
+        "Graph Link total retry: 0 add, 0 update, 0 delete, 0 get, 0 multiget, 0 get_link_list, 0 count,",
+    );
+    logged("main", "Graph Node max retry: 0 add, 0 add_bulk, 0 get, 0 update, 0 delete");
     for line in ["REQUEST PHASE COMPLETED. 600 requests done", "check passed: counts equal visible links"] {
         assert!(ran.out.contains(line), "{}", ran.out);
     }

@@ -16,12 +16,25 @@ use crate::linkbench::store::{
 use crate::linkbench::{compat::Compat, now_ms};
 use crate::run::{Client, Seat};
 use std::collections::BTreeMap;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+/// What is told of a requester when it has ended, the warm-up included.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RequesterEnd {
+    pub found: u64,
+    pub not_found: u64,
+    pub lists: u64,
+    pub lists_from_history: u64,
+    /// By operation: all, and the most of one request.
+    pub retries: [(u64, u32); Operation::NAMES.len()],
+}
 
 /// The state of one client. Buffers are used again from operation to operation.
 pub struct Requester<'a> {
     shared: &'a Requests,
+    index: usize,
     shards: Vec<Shard>,
     /// The one that `next` has chosen.
     shard: usize,
@@ -40,6 +53,7 @@ pub struct Requester<'a> {
     is_from_history: bool,
     before: Before,
     tally: Tally,
+    retries: [(u64, u32); Operation::NAMES.len()],
 }
 
 /// A session with one of the schemas, and what was read there.
@@ -96,6 +110,7 @@ impl<'a> Requester<'a> {
         };
         Ok(Requester {
             shards: shared.shards.schemas().iter().enumerate().map(shard).collect::<Result<_>>()?,
+            index: seat.index,
             shard: 0,
             random,
             id2: shared.id2(seat),
@@ -111,6 +126,7 @@ impl<'a> Requester<'a> {
             is_from_history: false,
             before: Before::default(),
             tally: Tally::default(),
+            retries: Default::default(),
             shared,
         })
     }
@@ -235,6 +251,7 @@ impl<'a> Requester<'a> {
         self.tally.lists += 1;
         self.tally.lists_from_history += u64::from(self.is_from_history);
         self.tally.list_rows += rows as u64;
+        self.shared.list_was_read(self.index, rows as u32);
         let ListQuery { id1, link_type, limit, .. } = self.list;
         if rows as i64 >= limit && rows > 0 {
             let time = store.link_time(rows - 1);
@@ -315,6 +332,8 @@ impl Client for Requester<'_> {
                 Err(error) if tries < RETRIES_MAX && is_transient(&error, self.shared.settings.compat) => {
                     tries += 1;
                     *self.tally.retries.entry(error.kind().to_owned()).or_insert(0) += 1;
+                    let retries = &mut self.retries[self.operation.index()];
+                    *retries = (retries.0 + 1, retries.1.max(tries));
                     fiber::sleep(RETRY_PAUSE * tries);
                 }
                 Err(error) if matches!(error, Error::Server(_)) && self.is_tolerated() => {
@@ -355,5 +374,14 @@ impl Requester<'_> {
         }
         let most = self.shared.failures_max;
         most < 0 || self.tally.failures <= most
+    }
+}
+
+impl Drop for Requester<'_> {
+    /// Counters are added up over requesters; the original's log has them one by one.
+    fn drop(&mut self) {
+        let Tally { found, not_found, lists, lists_from_history, .. } = self.tally;
+        let end = RequesterEnd { found, not_found, lists, lists_from_history, retries: self.retries };
+        self.shared.ends.lock().unwrap_or_else(PoisonError::into_inner).insert(self.index, end);
     }
 }
