@@ -9,13 +9,13 @@ use tidemill_sql::{Result, SqlError};
 
 use crate::multi_tenant::URL;
 
-/// The same rows with the columns of the table, of which one may tell the node.
-pub fn of_table(rows: &RecordBatch, schema: &SchemaRef, node: &str) -> Result<RecordBatch> {
-    let column = |name: &str| match (rows.column_by_name(name), name) {
-        (Some(below), URL) => Ok(below_node(below, node)),
-        (Some(column), _) => Ok(Arc::clone(column)),
-        (None, URL) => Ok(Arc::new(StringArray::from(vec![node; rows.num_rows()])) as ArrayRef),
-        (None, name) => Err(SqlError::internal(format!("column \"{name}\" did not come back"))),
+/// The same rows with the columns of the table, of which one tells the node if the table has several.
+pub fn of_table(rows: &RecordBatch, schema: &SchemaRef, node: Option<&str>) -> Result<RecordBatch> {
+    let column = |name: &str| match (rows.column_by_name(name), node.filter(|_| name == URL)) {
+        (Some(below), Some(node)) => Ok(below_node(below, node)),
+        (Some(column), None) => Ok(Arc::clone(column)),
+        (None, Some(node)) => Ok(Arc::new(StringArray::from(vec![node; rows.num_rows()])) as ArrayRef),
+        (None, None) => Err(SqlError::internal(format!("column \"{name}\" did not come back"))),
     };
     let columns = schema.fields().iter().map(|field| column(field.name())).collect::<Result<_>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));

@@ -238,10 +238,10 @@ impl Writing {
                 Err(error) => return Err(error),
             }
         }
-        let returned = self.returned.as_ref();
+        let (table, returned) = (self.table.as_str(), self.returned.as_ref());
         let is_alone = self.is_alone;
         let working = self.nodes.iter_mut().zip(changes).map(async |(node, change)| {
-            match node.execute(change, returned).await {
+            match node.execute(table, change, returned).await {
                 Err(error) if is_alone && error.state == SqlState::ACTIVE_SQL_TRANSACTION => Ok(None),
                 executed => executed.map(Some),
             }
@@ -252,7 +252,7 @@ impl Writing {
         self.rows.extend(executed.into_iter().flatten().flatten());
         // What cannot be undone comes when all others have done their part.
         for place in refused {
-            match self.nodes[place].execute_alone(&changes[place], returned).await {
+            match self.nodes[place].execute_alone(table, &changes[place], returned).await {
                 Ok(rows) => self.rows.extend(rows),
                 Err(error) => return Err(self.transactions.half_done(error).await),
             }
@@ -364,35 +364,46 @@ impl Node {
         let own = own.project(&arrays).map_err(arrow_error)?;
         let answer = self.transaction()?.insert(&into, &own).await?;
         self.rows += answer.count;
-        self.rows_of(answer.rows, returned)
+        self.rows_of(answer.rows, table, returned)
     }
 
     /// The rows that were changed, if they are wanted.
-    async fn execute(&mut self, change: &Change, returned: Option<&SchemaRef>) -> Result<Vec<RecordBatch>> {
+    async fn execute(
+        &mut self,
+        table: &str,
+        change: &Change,
+        returned: Option<&SchemaRef>,
+    ) -> Result<Vec<RecordBatch>> {
         if self.transaction.is_none() {
             return Ok(vec![]);
         }
         let answer = self.transaction()?.execute(&self.statement(change, returned)).await?;
-        self.changed(answer, returned)
+        self.changed(answer, table, returned)
     }
 
     /// As [execute](Node::execute), where the server does not do it in a transaction.
     async fn execute_alone(
         &mut self,
+        table: &str,
         change: &Change,
         returned: Option<&SchemaRef>,
     ) -> Result<Vec<RecordBatch>> {
         let answer = self.transaction()?.execute_alone(&self.statement(change, returned)).await?;
-        self.changed(answer, returned)
+        self.changed(answer, table, returned)
     }
 
     fn statement(&self, change: &Change, returned: Option<&SchemaRef>) -> RemoteQuery {
         change.returning(self.returned_columns(returned), self.cascade.clone())
     }
 
-    fn changed(&mut self, answer: Answer, returned: Option<&SchemaRef>) -> Result<Vec<RecordBatch>> {
+    fn changed(
+        &mut self,
+        answer: Answer,
+        table: &str,
+        returned: Option<&SchemaRef>,
+    ) -> Result<Vec<RecordBatch>> {
         self.rows += answer.count;
-        self.rows_of(answer.rows, returned)
+        self.rows_of(answer.rows, table, returned)
     }
 
     /// The columns there that make those of the table.
@@ -402,9 +413,16 @@ impl Node {
         own.filter(|column| schema.index_of(&column.name).is_ok()).map(|c| c.remote_column()).collect()
     }
 
-    fn rows_of(&self, rows: Vec<RecordBatch>, returned: Option<&SchemaRef>) -> Result<Vec<RecordBatch>> {
+    /// As rows of the table that the statement names.
+    fn rows_of(
+        &self,
+        rows: Vec<RecordBatch>,
+        table: &str,
+        returned: Option<&SchemaRef>,
+    ) -> Result<Vec<RecordBatch>> {
         let Some(schema) = returned else { return Ok(vec![]) };
-        rows.iter().map(|rows| returned::of_table(rows, schema, &self.target.node)).collect()
+        let node = self.target.node_of(table);
+        rows.iter().map(|rows| returned::of_table(rows, schema, node)).collect()
     }
 }
 

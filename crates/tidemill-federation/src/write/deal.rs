@@ -52,14 +52,21 @@ impl Writing {
 }
 
 impl Target {
+    /// The node that rows are on for who names this table; `None`: it is the target itself, whose columns are what they are there.
+    pub(super) fn node_of(&self, table: &str) -> Option<&str> {
+        (self.table.name != table).then_some(self.node.as_str())
+    }
+
     /// What is left of a node's name for the server to find, if it has nodes: `/north/` of `/west/north/`. Rows that are
     /// written to the table by its own name have names of the server's nodes only.
     fn rest<'u>(&self, url: &'u str, table: &str) -> Option<&'u str> {
         if !self.table.columns.iter().any(|column| column.name == URL) {
             return None;
         }
-        let rest =
-            if self.table.name == table { url } else { url.strip_prefix(self.node.trim_end_matches('/'))? };
+        let rest = match self.node_of(table) {
+            Some(node) => url.strip_prefix(node.trim_end_matches('/'))?,
+            None => url,
+        };
         (rest.len() > 1 && rest.starts_with('/')).then_some(rest)
     }
 

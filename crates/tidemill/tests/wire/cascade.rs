@@ -131,6 +131,23 @@ async fn read_and_chosen(wrapper: &str, parent: &str) {
         let (code, message) = failure(&client, &insert).await;
         assert!(code == "42704" && message.contains(&format!("no node \"{told}\"")), "{code} {message}");
     }
+    // What comes back calls the nodes as what is read does: the table there by its own name has them as they are there.
+    for (table, id, node) in [
+        ("m__west__0", 910, "/n1/"),
+        ("m", 910, "/west/n1/"),
+        ("m", 911, "/n3/"),
+        ("m__west__0", 913, "/n2/"),
+    ] {
+        for statement in ["SELECT __spd_url FROM TABLE WHERE", "UPDATE TABLE SET v = 1 WHERE"] {
+            let statement = statement.replace("TABLE", table);
+            let end = if statement.starts_with("UPDATE") { " RETURNING __spd_url" } else { "" };
+            assert_eq!(rows(&client, &format!("{statement} id = {id}{end}")).await, [[node]], "{statement}");
+        }
+    }
+    let inserted = "INSERT INTO m__west__0 (id, __spd_url) VALUES (916, '/n2/') RETURNING __spd_url, id";
+    assert_eq!(rows(&client, inserted).await, [["/n2/", "916"]]);
+    let deleted = "DELETE FROM m__west__0 WHERE id = 916 RETURNING __spd_url";
+    assert_eq!(rows(&client, deleted).await, [["/n2/"]]);
     assert_eq!(rows(&client, "DELETE FROM m WHERE id BETWEEN 910 AND 915 RETURNING 1").await.len(), 6);
     assert_eq!(rows(&remote, "SELECT count(*) FROM n2.m WHERE id >= 900").await, [["4"]]);
     assert_eq!(client.execute("DELETE FROM m WHERE id IN (900, 901)", &[]).await.unwrap(), 2);
