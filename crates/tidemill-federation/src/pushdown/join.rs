@@ -99,8 +99,9 @@ impl<'a> Join<'a> {
         let (left, right) = (Side::of(join.left())?, Side::of(join.right())?);
         let is_one_server = Arc::ptr_eq(left.scan.connector(), right.scan.connector());
         // What is missing of a multi-tenant table, because its node is, is not missing of another one.
-        let is_member = left.scan.member().is_some() || right.scan.member().is_some();
-        let is_done = left.scan.capabilities().joins && is_one_server && !is_member;
+        let may_be_left_out = |side: &Side<'_>| side.scan.member().is_some() && side.scan.dead_nodes().skip;
+        let is_whole = !may_be_left_out(&left) && !may_be_left_out(&right);
+        let is_done = left.scan.capabilities().joins && is_one_server && is_whole;
         // Nulls that are equal are found by comparing all with all there, and a full join there is one of equalities.
         let is_equal = join.null_equality() == NullEquality::NullEqualsNothing && !join.null_aware;
         let is_full = *join.join_type() == JoinType::Full && join.filter().is_some();

@@ -369,6 +369,34 @@ async fn tables_of_one_server_are_joined_there() {
     }
 }
 
+/// As any table of the server, unless it may be left out of the answer while the other one may not.
+#[tokio::test]
+async fn one_node_of_a_table_is_joined_there() {
+    let Some(setting) = start().await else { return };
+    let there =
+        "CREATE TABLE n1.town AS SELECT x AS site, 'town ' || x AS town FROM generate_series(1, 4) AS x;
+         CREATE VIEW whole.town AS SELECT * FROM n1.town";
+    setting.remote.batch_execute(there).await.unwrap();
+    let here = "CREATE FOREIGN TABLE town (site int, town text) SERVER n1 OPTIONS (schema_name 'n1')";
+    setting.client.batch_execute(here).await.unwrap();
+    for query in [
+        "SELECT town, count(*), min(v) FROM hist JOIN town USING (site) WHERE __spd_url = '/n1/' GROUP BY town ORDER BY town",
+        "SELECT t.town, h.__spd_url, h.n FROM town t JOIN hist h ON h.site = t.site AND h.__spd_url = '/n1/' ORDER BY h.at LIMIT 4",
+        "SELECT count(*) FROM hist WHERE __spd_url = '/n1/' AND site IN (SELECT site FROM town WHERE town > 'town 1')",
+    ] {
+        same(&setting, query).await;
+        let sql = asked(&setting, query).await;
+        let is_joined = |sql: &str| sql.contains(" JOIN ") || sql.contains("EXISTS");
+        assert!(sql.len() == 1 && is_joined(&sql[0]), "{query}: {sql:#?}");
+        setting.client.batch_execute("SET on_dead_node = skip").await.unwrap();
+        let sql = asked(&setting, query).await;
+        assert!(sql.len() == 2 && !sql.iter().any(|sql| is_joined(sql)), "{query}: {sql:#?}");
+        setting.client.batch_execute("RESET on_dead_node").await.unwrap();
+    }
+    let chosen = asked(&setting, "SELECT count(*) FROM hist IN ('/n1/') AS h JOIN town USING (site)").await;
+    assert!(chosen.len() == 1 && chosen[0].contains(" JOIN "), "{chosen:#?}");
+}
+
 #[tokio::test]
 async fn rows_are_folded_before_they_are_joined() {
     let Some(setting) = start().await else { return };
