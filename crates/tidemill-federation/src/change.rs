@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{DataType, Schema};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
@@ -25,9 +25,10 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::union::UnionExec;
 
 use crate::cascade::Cascade;
-use crate::connector::{Connector, RemoteColumn, RemoteQuery};
+use crate::connector::{Connector, RemoteQuery};
 use crate::node::{DeadNodes, Member};
 use crate::pushdown::Source;
+use crate::returned::columns_of;
 use crate::scan::ForeignScanExec;
 use crate::select::RemoteSelect;
 use crate::table::TableDefinition;
@@ -56,9 +57,9 @@ impl Change {
         self.member.as_ref().map_or_else(|| format!("/{}/", self.server), |member| member.node.clone())
     }
 
-    /// The statement, which gives back these columns of the rows that it changes.
-    pub fn returning(&self, columns: Vec<RemoteColumn>, cascade: Option<Arc<Cascade>>) -> RemoteQuery {
-        let definition = Arc::clone(&self.table);
+    /// The statement, which gives back the rows that it changes if they are wanted, as rows with these columns.
+    pub fn returning(&self, returned: Option<&SchemaRef>, cascade: Option<Arc<Cascade>>) -> RemoteQuery {
+        let (columns, definition) = (columns_of(&self.table, returned), Arc::clone(&self.table));
         let mut statement = RemoteQuery { columns, definition, cascade, ..self.statement.clone() };
         if !statement.columns.is_empty() {
             let dialect = self.connector.capabilities().dialect;

@@ -7,7 +7,16 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use tidemill_sql::{Result, SqlError};
 
+use crate::connector::RemoteColumn;
 use crate::multi_tenant::URL;
+use crate::table::{ForeignColumn, TableDefinition};
+
+/// What a server is asked for of the rows that it writes; nothing if they are not wanted.
+pub fn columns_of(table: &TableDefinition, returned: Option<&SchemaRef>) -> Vec<RemoteColumn> {
+    let Some(schema) = returned else { return vec![] };
+    let own = table.columns.iter().filter(|column| schema.index_of(&column.name).is_ok());
+    own.map(ForeignColumn::remote_column).collect()
+}
 
 /// The same rows with the columns of the table, of which one tells the node if the table has several.
 pub fn of_table(rows: &RecordBatch, schema: &SchemaRef, node: Option<&str>) -> Result<RecordBatch> {

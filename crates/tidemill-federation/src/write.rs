@@ -19,7 +19,7 @@ use tidemill_sql::{Result, SqlError, SqlState};
 
 use crate::cascade::{Cascade, Route};
 use crate::change::Change;
-use crate::connector::{Answer, Connector, Insertion, RemoteColumn, RemoteQuery};
+use crate::connector::{Answer, Connector, Insertion, RemoteQuery};
 use crate::health::{cause, is_absence};
 use crate::multi_tenant::URL;
 use crate::returned;
@@ -358,7 +358,7 @@ impl Node {
             relation: self.target.table.relation(self.target.connector.capabilities().dialect),
             columns,
             skips_conflicts,
-            returned: self.returned_columns(returned),
+            returned: returned::columns_of(&self.target.table, returned),
             cascade: self.cascade.clone(),
         };
         let own = own.project(&arrays).map_err(arrow_error)?;
@@ -393,7 +393,7 @@ impl Node {
     }
 
     fn statement(&self, change: &Change, returned: Option<&SchemaRef>) -> RemoteQuery {
-        change.returning(self.returned_columns(returned), self.cascade.clone())
+        change.returning(returned, self.cascade.clone())
     }
 
     fn changed(
@@ -404,13 +404,6 @@ impl Node {
     ) -> Result<Vec<RecordBatch>> {
         self.rows += answer.count;
         self.rows_of(answer.rows, table, returned)
-    }
-
-    /// The columns there that make those of the table.
-    fn returned_columns(&self, returned: Option<&SchemaRef>) -> Vec<RemoteColumn> {
-        let Some(schema) = returned else { return vec![] };
-        let own = self.target.table.columns.iter();
-        own.filter(|column| schema.index_of(&column.name).is_ok()).map(|c| c.remote_column()).collect()
     }
 
     /// As rows of the table that the statement names.

@@ -9,6 +9,7 @@
 //!   ->  Function Scan on generate_series
 //! ```
 
+use arrow::datatypes::SchemaRef;
 use chrono::TimeDelta;
 use tidemill_federation::change::Change;
 use tidemill_federation::health::cause;
@@ -92,8 +93,14 @@ fn written(node: &Written<'_>, done: &Done<'_>, depth: usize) -> String {
     property(depth, "Node", &format!("{} rows={}{time}", node.target.node, node.rows))
 }
 
-/// What the servers of a table are told.
-pub fn foreign_changes(verb: &str, table: &str, changes: &[Change], done: Option<&Done<'_>>) -> Vec<String> {
+/// What the servers of a table are told. `returned`: the columns of the table, if RETURNING wants any.
+pub fn foreign_changes(
+    verb: &str,
+    table: &str,
+    changes: &[Change],
+    returned: Option<&SchemaRef>,
+    done: Option<&Done<'_>>,
+) -> Vec<String> {
     let nodes: Vec<_> = done.and_then(|done| done.writing).into_iter().flat_map(Writing::written).collect();
     let got = |i: usize, depth| Some(written(nodes.get(i)?, done?, depth));
     if let [change] = changes
@@ -101,22 +108,28 @@ pub fn foreign_changes(verb: &str, table: &str, changes: &[Change], done: Option
     {
         let mut lines = local(&format!("Foreign {verb}"), table, done);
         lines.extend(got(0, 0));
-        lines.extend(told(change, nodes.first(), 0));
+        lines.extend(told(change, returned, nodes.first(), 0));
         return lines;
     }
     let mut lines = local(verb, table, done);
     for (i, change) in changes.iter().enumerate() {
         lines.push(head(1, &format!("Foreign {verb} on {}", quote_ident(&change.table.name))));
         lines.push(got(i, 1).unwrap_or_else(|| property(1, "Node", &change.node())));
-        lines.extend(told(change, nodes.get(i), 1));
+        lines.extend(told(change, returned, nodes.get(i), 1));
     }
     lines
 }
 
-fn told(change: &Change, node: Option<&Written<'_>>, depth: usize) -> impl Iterator<Item = String> {
+fn told(
+    change: &Change,
+    returned: Option<&SchemaRef>,
+    node: Option<&Written<'_>>,
+    depth: usize,
+) -> impl Iterator<Item = String> {
+    let statement = change.returning(returned, None);
     let label = change.connector.capabilities().label;
     let absent = node.and_then(|node| node.absent.cloned());
     let absent = absent.or_else(|| change.connector.absence());
     let absent = absent.map(|absent| property(depth, "Not Written", &cause(&absent)));
-    std::iter::once(property(depth, label, &change.statement.sql)).chain(absent)
+    std::iter::once(property(depth, label, &statement.sql)).chain(absent)
 }

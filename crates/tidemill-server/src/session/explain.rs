@@ -10,6 +10,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use futures::StreamExt;
 use sqlparser::ast;
+use tidemill_federation::write::Writing;
 use tidemill_sql::Result;
 use tidemill_sql::insert::insert_parts;
 use tidemill_sql::planner::plan_error;
@@ -160,15 +161,21 @@ impl Session {
                     time: options.timing.then(|| done_at - done.began),
                 };
                 let name = &target.table.object.name;
-                let lines = write::foreign_changes(verb, name, &done.changes, Some(&result));
+                let returned = change.returned(&target).map(|returned| returned.columns());
+                let lines =
+                    write::foreign_changes(verb, name, &done.changes, returned.as_ref(), Some(&result));
                 Ok(Shown { done_at: Some(done_at), planned_at: done.began, ..Shown::planned(lines) })
             }
             Changed::Foreign(target) => {
-                let returned = change.returned(&target);
-                self.returned_schema(returned.as_ref(), text).await?;
                 let changes = self.foreign_changes(&change, &target, text, values).await?;
                 let name = &target.table.object.name;
-                Ok(Shown::planned(write::foreign_changes(verb, name, &changes, None)))
+                let returned = change.returned(&target);
+                if let Some(returned) = &returned {
+                    // Not as a part of a block: nothing is written.
+                    self.returning(Writing::changing(name, &changes), returned, text).await?;
+                }
+                let returned = returned.map(|returned| returned.columns());
+                Ok(Shown::planned(write::foreign_changes(verb, name, &changes, returned.as_ref(), None)))
             }
             Changed::Table(table) if options.analyze => {
                 let (_, trace) = self.modify_table(&change, &table, text, values).await?;

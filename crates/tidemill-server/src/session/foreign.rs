@@ -75,7 +75,12 @@ impl Session {
     }
 
     /// With the rows that are to come back. What is asked of them is looked at before anything is written.
-    async fn returning(&mut self, writing: Writing, returned: &Returned<'_>, text: &str) -> Result<Writing> {
+    pub(super) async fn returning(
+        &mut self,
+        writing: Writing,
+        returned: &Returned<'_>,
+        text: &str,
+    ) -> Result<Writing> {
         self.returned_schema(Some(returned), text).await?;
         writing.returning(returned.columns())
     }

@@ -299,10 +299,10 @@ async fn explain_shows_where_rows_go() {
             "Delete on m
   ->  Foreign Delete on \"n1.m\"
         Node: /n1/
-        Remote SQL: DELETE FROM \"n1\".\"m\" WHERE (\"name\" = 'x'::text)
+        Remote SQL: DELETE FROM \"n1\".\"m\" WHERE (\"name\" = 'x'::text) RETURNING \"id\", \"name\", \"v\", \"at\", \"n\"
   ->  Foreign Delete on \"n3.m\"
         Node: /n3/
-        Remote SQL: DELETE FROM \"n3\".\"m\" WHERE (\"name\" = 'x'::text)
+        Remote SQL: DELETE FROM \"n3\".\"m\" WHERE (\"name\" = 'x'::text) RETURNING \"id\", \"name\", \"v\", \"at\", \"n\"
 ",
         ),
         ("DELETE FROM m WHERE false", "Delete on m\n"),
