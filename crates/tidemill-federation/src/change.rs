@@ -23,6 +23,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::union::UnionExec;
+use tidemill_sql::SqlError;
 
 use crate::cascade::Cascade;
 use crate::connector::{Connector, RemoteQuery};
@@ -70,17 +71,58 @@ impl Change {
     }
 }
 
-/// The statements that change the rows of a query; `None` if some of the work would have to be done here.
-pub fn on_servers(plan: &Arc<dyn ExecutionPlan>, verb: &Verb) -> Option<Vec<Change>> {
+/// Why a statement cannot be left to the servers.
+#[derive(Debug)]
+pub enum Obstacle {
+    /// The rows of one of them cannot be changed.
+    Server(SqlError),
+    /// Rows have to be filtered here.
+    Condition,
+    /// The new value of this column is another one on this server.
+    Value { column: String, server: String },
+}
+
+/// The statements that change the rows of a query of this table; none if some of the work would have to be done here.
+pub fn on_servers(
+    plan: &Arc<dyn ExecutionPlan>,
+    table: &str,
+    verb: &Verb,
+) -> std::result::Result<Vec<Change>, Obstacle> {
+    if let Some(refusal) = refusal(plan, table) {
+        return Err(Obstacle::Server(refusal));
+    }
     let values = match verb {
         Verb::Delete => 0,
         Verb::Update(columns) => columns.len(),
     };
     let schema = plan.schema();
-    let column = |i: usize| Arc::new(Column::new(schema.field(i).name(), i)) as Arc<dyn PhysicalExpr>;
-    let sources = (0..values).map(|i| Source::of(&column(i))).collect::<Option<Vec<_>>>()?;
+    let column = |i: usize| Source::Column { index: i, keyed: false };
+    let sources: Vec<_> = (0..values.min(schema.fields().len())).map(column).collect();
     let mut changes = Vec::new();
     collect(plan, &sources, verb, &mut changes).map(|()| changes)
+}
+
+/// Why the rows of one of the servers that are asked cannot be changed.
+fn refusal(plan: &Arc<dyn ExecutionPlan>, table: &str) -> Option<SqlError> {
+    if let Some(scan) = plan.downcast_ref::<ForeignScanExec>() {
+        let connector = scan.connector();
+        let is_meant = scan.member().map_or(scan.table(), |member| &member.table) == table;
+        if !is_meant || connector.changes_rows() {
+            return None;
+        }
+        let message = match connector.is_writable() {
+            true => "rows of foreign tables of this kind of server are only added",
+            false => "foreign tables of this kind of server are only read",
+        };
+        let (name, server) = (scan.table(), scan.server());
+        let error = SqlError::unsupported(message)
+            .with_detail(format!("Foreign table \"{name}\" is on server \"{server}\"."));
+        return Some(match scan.member() {
+            Some(_) => error.with_hint(format!("Name the nodes that are meant: {table} IN ('/node/').")),
+            None => error,
+        });
+    }
+    plan.children().into_iter().find_map(|below| refusal(below, table))
 }
 
 /// Computes the new values that are the same for all rows and are left as they are written because that fails.
@@ -99,71 +141,60 @@ pub fn check_constants(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
     Ok(())
 }
 
-/// `None`: something else than a scan stands for rows.
 fn collect(
     plan: &Arc<dyn ExecutionPlan>,
     sources: &[Source],
     verb: &Verb,
     changes: &mut Vec<Change>,
-) -> Option<()> {
+) -> std::result::Result<(), Obstacle> {
     if let Some(scan) = plan.downcast_ref::<ForeignScanExec>() {
         changes.push(of_scan(scan, sources, verb)?);
-        return Some(());
+        return Ok(());
     }
     if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
-        let below = sources.iter().map(|source| source.below(projection)).collect::<Option<Vec<_>>>()?;
-        return collect(projection.input(), &below, verb, changes);
+        let below = sources.iter().map(|source| source.below(projection)).collect::<Option<Vec<_>>>();
+        return collect(projection.input(), &below.ok_or(Obstacle::Condition)?, verb, changes);
     }
     if plan.downcast_ref::<UnionExec>().is_some() {
         return plan.children().into_iter().try_for_each(|side| collect(side, sources, verb, changes));
     }
     // A condition that no row of this node fulfils.
     if plan.downcast_ref::<EmptyExec>().is_some() {
-        return Some(());
+        return Ok(());
     }
     match (plan.name(), plan.children().as_slice()) {
         (
             "CooperativeExec" | "CoalescePartitionsExec" | "RepartitionExec" | "CoalesceBatchesExec",
             [below],
         ) => collect(below, sources, verb, changes),
-        _ => None,
+        // Something else than a scan stands for rows.
+        _ => Err(Obstacle::Condition),
     }
 }
 
-fn of_scan(scan: &ForeignScanExec, sources: &[Source], verb: &Verb) -> Option<Change> {
+fn of_scan(scan: &ForeignScanExec, sources: &[Source], verb: &Verb) -> std::result::Result<Change, Obstacle> {
     let select = scan.select();
     if !select.is_of_rows() || select.joined.is_some() {
-        return None;
+        return Err(Obstacle::Condition);
     }
-    let capabilities = scan.capabilities();
-    let relation = select.relation(capabilities.dialect);
+    let dialect = scan.capabilities().dialect;
+    let relation = select.relation(dialect);
     let mut sql = match verb {
         Verb::Delete => format!("DELETE FROM {relation}"),
         Verb::Update(columns) => {
-            if !capabilities.dialect.assigns_at_once() && reads_assigned(select, columns, sources) {
-                return None;
-            }
-            let assigned = columns.iter().zip(sources).map(|(name, source)| {
-                let column = select.table.columns.iter().find(|column| column.name == *name)?;
-                if select.facts.years.contains(&column.remote) && !is_kept_as_year(source) {
-                    return None;
-                }
-                let value = match source {
-                    Source::Constant(value) if value.data_type() == column.ty.arrow() => {
-                        capabilities.dialect.assigned(value, column)?
-                    }
-                    source => select.value(source, column.ty, capabilities)?,
-                };
-                Some(format!("{} = {value}", capabilities.dialect.name(&column.remote)))
+            let assigned = (0..columns.len()).map(|i| assignment(scan, columns, sources, i));
+            let assigned = assigned.zip(columns).map(|(assigned, column)| {
+                let (column, server) = (column.clone(), scan.server().to_string());
+                assigned.ok_or(Obstacle::Value { column, server })
             });
-            let assigned = assigned.collect::<Option<Vec<_>>>()?;
+            let assigned = assigned.collect::<std::result::Result<Vec<_>, _>>()?;
             format!("UPDATE {relation} SET {}", assigned.join(", "))
         }
     };
     if !select.conditions.is_empty() {
         sql += &format!(" WHERE {}", select.conditions.join(" AND "));
     }
-    Some(Change {
+    Ok(Change {
         server: scan.server().to_string(),
         member: scan.member().cloned(),
         dead_nodes: scan.dead_nodes(),
@@ -180,12 +211,38 @@ fn is_kept_as_year(source: &Source) -> bool {
     year.is_ok_and(|year| !matches!(year, ScalarValue::Int64(Some(1..=99))))
 }
 
-/// Whether a new value is made of a column that gets one itself, further to the left.
-fn reads_assigned(select: &RemoteSelect, assigned: &[String], sources: &[Source]) -> bool {
-    let reads = |source: &Source, name: &String| match source {
-        Source::Column { index, .. } => select.items.get(*index).is_none_or(|item| item.column.name == *name),
-        Source::Constant(_) => false,
-        Source::Expression { .. } => true,
+/// The new value of one of the columns that get one; `None`: it is not the same there.
+fn assignment(
+    scan: &ForeignScanExec,
+    columns: &[String],
+    sources: &[Source],
+    place: usize,
+) -> Option<String> {
+    let (select, capabilities) = (scan.select(), scan.capabilities());
+    let (source, dialect) = (sources.get(place)?, capabilities.dialect);
+    if !dialect.assigns_at_once() && reads_one_of(select, source, &columns[..place]) {
+        return None;
+    }
+    let column = select.table.columns.iter().find(|column| column.name == columns[place])?;
+    if select.facts.years.contains(&column.remote) && !is_kept_as_year(source) {
+        return None;
+    }
+    let value = match source {
+        Source::Constant(value) if value.data_type() == column.ty.arrow() => {
+            dialect.assigned(value, column)?
+        }
+        source => select.value(source, column.ty, capabilities)?,
     };
-    sources.iter().enumerate().any(|(i, source)| assigned[..i].iter().any(|name| reads(source, name)))
+    Some(format!("{} = {value}", dialect.name(&column.remote)))
+}
+
+/// Whether a new value is made of a column that gets one itself, further to the left.
+fn reads_one_of(select: &RemoteSelect, source: &Source, assigned: &[String]) -> bool {
+    match source {
+        Source::Column { index, .. } => {
+            select.items.get(*index).is_none_or(|item| assigned.contains(&item.column.name))
+        }
+        Source::Constant(_) => false,
+        Source::Expression { .. } => !assigned.is_empty(),
+    }
 }

@@ -347,6 +347,11 @@ pub trait Connector: Send + Sync + fmt::Debug {
         false
     }
 
+    /// Whether rows of its tables can be changed and deleted.
+    fn changes_rows(&self) -> bool {
+        self.is_writable()
+    }
+
     /// Connections that are open.
     fn connections(&self) -> usize {
         0

@@ -144,6 +144,10 @@ impl Connector for Influx {
         true
     }
 
+    fn changes_rows(&self) -> bool {
+        false
+    }
+
     async fn begin(&self, _: bool) -> Result<Box<dyn Writer>> {
         Ok(Box::new(write::Points::new(Arc::clone(&self.address))))
     }

@@ -132,6 +132,10 @@ impl Connector for Watched {
         self.connector.is_writable()
     }
 
+    fn changes_rows(&self) -> bool {
+        self.connector.changes_rows()
+    }
+
     fn connections(&self) -> usize {
         self.connector.connections()
     }

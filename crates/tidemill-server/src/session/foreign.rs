@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use datafusion::common::ScalarValue;
 use sqlparser::ast::{self, SelectItem};
 use tidemill_federation::cascade::Route;
-use tidemill_federation::change::{self, Verb};
+use tidemill_federation::change::{self, Obstacle, Verb};
 use tidemill_federation::multi_tenant::URL;
 use tidemill_federation::write::Writing;
 use tidemill_sql::insert::{InsertParts, is_default};
@@ -127,11 +127,12 @@ impl Session {
             _ => Verb::Update(names),
         };
         let name = &target.table.object.name;
-        match change::on_servers(&physical, &verb) {
-            Some(changes) => Ok(changes),
-            None => {
+        match change::on_servers(&physical, name, &verb) {
+            Ok(changes) => Ok(changes),
+            Err(Obstacle::Server(refusal)) => Err(refusal),
+            Err(obstacle) => {
                 change::check_constants(&physical).map_err(plan_error)?;
-                Err(cannot_be_left(change.verb, name))
+                Err(cannot_be_left(change.verb, name, &obstacle))
             }
         }
     }
@@ -191,10 +192,20 @@ pub(super) struct Modified {
     pub began: DateTime<Utc>,
 }
 
-fn cannot_be_left(verb: &str, table: &str) -> SqlError {
+fn cannot_be_left(verb: &str, table: &str, obstacle: &Obstacle) -> SqlError {
+    let (detail, hint) = match obstacle {
+        Obstacle::Value { column, server } => (
+            format!("The new value of \"{column}\" does not mean the same on server \"{server}\"."),
+            "Constants do: docs/federation.md lists what else does.",
+        ),
+        Obstacle::Server(_) | Obstacle::Condition => (
+            "Its condition does not mean the same there.".to_string(),
+            "Conditions of comparisons with constants do: docs/federation.md lists what does.",
+        ),
+    };
     SqlError::unsupported(format!("this {verb} cannot be left to the servers of \"{table}\""))
-        .with_detail("A condition, or a new value, does not mean the same there.")
-        .with_hint("Conditions of comparisons with constants do: docs/federation.md lists what does.")
+        .with_detail(detail)
+        .with_hint(hint)
 }
 
 impl Change<'_> {

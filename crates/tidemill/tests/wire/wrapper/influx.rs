@@ -372,8 +372,8 @@ async fn what_is_written_is_there() {
             "HV000",
             "server \"s\": partial write: field type conflict",
         ),
-        ("UPDATE w SET v = 1 WHERE n = 2", "0A000", "only takes rows that are inserted"),
-        ("DELETE FROM w", "0A000", "only takes rows that are inserted"),
+        ("UPDATE w SET v = 1 WHERE n = 2", "0A000", "of this kind of server are only added"),
+        ("DELETE FROM w", "0A000", "of this kind of server are only added"),
         ("INSERT INTO w (v) VALUES (1) RETURNING v", "0A000", "RETURNING is not supported"),
     ] {
         ours.check_failure(sql, state, message).await;

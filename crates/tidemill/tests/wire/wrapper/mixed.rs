@@ -134,6 +134,8 @@ async fn rows_are_dealt_to_nodes_that_can_be_written() {
         ("INSERT INTO t (id, __spd_url) VALUES (1, '/lite/'), (2, '/files/')", "0A000", only_read),
         ("INSERT INTO t__files__0 (id) VALUES (1)", "0A000", only_read),
         ("INSERT INTO t__pg__1 (id) VALUES (1)", "55000", not_updatable),
+        ("UPDATE t IN ('/lite/', '/files/') SET k = 2 WHERE id > 900", "0A000", only_read),
+        ("DELETE FROM t__files__0 WHERE upper(s) = 'S1'", "0A000", only_read),
     ] {
         ours.check_failure(statement, state, message).await;
     }
@@ -141,6 +143,53 @@ async fn rows_are_dealt_to_nodes_that_can_be_written() {
     ours.run("DROP FOREIGN TABLE t__pg__0; DROP FOREIGN TABLE t__lite__0").await;
     // None of those that are left takes any.
     ours.check_failure("INSERT INTO t (id) VALUES (1)", "0A000", only_read).await;
+}
+
+/// An error tells what is in the way, and on which server.
+#[tokio::test]
+async fn updates_that_cannot_be_left_to_servers_say_why() {
+    let Some(node) = Postgres::start() else { return };
+    let ours = projected(&node).await;
+    let condition = "Its condition does not mean the same there.";
+    for (statement, message, detail) in [
+        (
+            "UPDATE t SET k = 2 WHERE id > 900",
+            "foreign tables of this kind of server are only read",
+            "Foreign table \"t__files__0\" is on server \"files\".",
+        ),
+        (
+            "DELETE FROM t WHERE upper(s) = 'S1'",
+            "foreign tables of this kind of server are only read",
+            "Foreign table \"t__files__0\" is on server \"files\".",
+        ),
+        (
+            "UPDATE t IN ('/pg/', '/lite/') SET v = 1, k = k + 1",
+            "this UPDATE cannot be left to the servers of \"t\"",
+            "The new value of \"k\" does not mean the same on server \"lite\".",
+        ),
+        (
+            "UPDATE t SET s = upper(s) WHERE __spd_url = '/pg/'",
+            "this UPDATE cannot be left to the servers of \"t\"",
+            "The new value of \"s\" does not mean the same on server \"pg\".",
+        ),
+        (
+            "DELETE FROM t IN ('/pg/') WHERE upper(s) = 'S1'",
+            "this DELETE cannot be left to the servers of \"t\"",
+            condition,
+        ),
+        (
+            "UPDATE t IN ('/pg/') SET k = 1 WHERE id IN (SELECT id FROM t__files__0)",
+            "this UPDATE cannot be left to the servers of \"t\"",
+            condition,
+        ),
+    ] {
+        let error = ours.client.batch_execute(statement).await.expect_err(statement);
+        let error = error.as_db_error().unwrap_or_else(|| panic!("{statement}: {error}"));
+        let told = (error.code().code(), error.message(), error.detail());
+        assert_eq!(told, ("0A000", message, Some(detail)), "{statement}");
+    }
+    ours.run("UPDATE t SET k = 2 WHERE id > 900 AND __spd_url <> '/files/'").await;
+    ours.run("UPDATE t IN ('/pg/') SET k = k + 1").await;
 }
 
 /// Some nodes fold what is over a projection, the rows of the others are folded here: over the same projection.
