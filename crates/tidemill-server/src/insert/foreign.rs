@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arrow::record_batch::RecordBatch;
+use tidemill_federation::multi_tenant::URL;
 use tidemill_federation::write::Writing;
 use tidemill_sql::{Result, SqlError};
 
@@ -24,6 +25,15 @@ impl ForeignTarget {
             self.nodes.as_ref().map(|nodes| nodes.iter().map(String::as_str).collect());
         let targets = targets(catalog, &self.table, nodes.as_deref())?;
         Writing::new(&self.table.object.name, targets, nodes.is_some(), &self.table.turn).adding()
+    }
+
+    /// The columns that a COPY without a list has: those of a multi-tenant table without the one that tells the node. Nothing: all.
+    pub fn copied(&self, catalog: &Catalog) -> Result<Vec<String>> {
+        if !catalog.server_of(&self.table)?.has_multi_tenant_tables() {
+            return Ok(vec![]);
+        }
+        let columns = self.table.object.columns.iter().map(|known| &known.column.name);
+        Ok(columns.filter(|name| *name != URL).cloned().collect())
     }
 
     /// The one server that gets the next rows, if all of them are to be in one transaction: of a multi-tenant table the next one in

@@ -10,6 +10,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
 use sqlparser::ast;
 use tidemill_federation::write::Writing;
+use tidemill_sql::name::split_nodes;
 use tidemill_sql::planner::{SessionVars, plan_error};
 use tidemill_sql::statement::{Copy, CopyEndpoint, CopyFormat as Format, CopyHeader, CopySource, Name};
 use tidemill_sql::text::Context;
@@ -115,7 +116,10 @@ impl Session {
         }
         // As PostgreSQL: errors of COPY do not tell the place.
         let named = |name: &String| ColumnName { name: name.clone(), position: None };
-        let names: Vec<ColumnName> = columns.iter().map(|(name, _)| named(name)).collect();
+        let mut names: Vec<ColumnName> = columns.iter().map(|(name, _)| named(name)).collect();
+        if let (Target::Foreign(foreign), true) = (&target, names.is_empty()) {
+            names = foreign.copied(&self.server.catalog)?.iter().map(named).collect();
+        }
         let places = target.columns(&names)?;
         let known = &target.stream().object;
         let shown = |i: usize| match names.get(i) {
@@ -161,7 +165,7 @@ impl Session {
 
     /// As PostgreSQL: a view is copied by a query. A continuous view has rows of its own.
     fn check_copied(&self, name: &Name) -> Result<()> {
-        match self.server.catalog.get(public(name)?) {
+        match self.server.catalog.get(split_nodes(public(name)?).0) {
             Some(Relation::PlainView(view)) => {
                 let message = format!("cannot copy from view \"{}\"", view.object.name);
                 Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)

@@ -1,4 +1,4 @@
-//! PGSpider's node filter: `FROM t IN ('/a/', '/b/')`.
+//! PGSpider's node filter: `FROM t IN ('/a/', '/b/')`, and of UPDATE, INSERT INTO and COPY.
 //!
 //! The nodes become a part of the table's name, which only the look-up of names reads ([`crate::name::with_nodes`]); the
 //! table is called what it was called.
@@ -55,13 +55,14 @@ struct Filter {
 }
 
 impl Filter {
-    /// The filter of the table whose FROM or JOIN is there.
+    /// The filter of the table that comes behind the word there.
     fn find<'t>(at: usize, token: &impl Fn(usize) -> Option<&'t Token>) -> Option<Self> {
         let before = at.checked_sub(1).and_then(token).and_then(keyword);
         let takes_alias = match keyword(token(at)?)? {
             Keyword::FROM if before == Some(Keyword::DISTINCT) => return None,
             Keyword::FROM | Keyword::JOIN | Keyword::UPDATE => true,
             Keyword::INTO => false,
+            Keyword::COPY if at == 0 => false,
             _ => return None,
         };
         let mut name = at + 1;

@@ -124,6 +124,46 @@ async fn rows_are_dealt_out_to_the_nodes_in_turn() {
     );
 }
 
+/// Lines have the columns of the table; which node gets them is told by a list of columns, or by the statement.
+#[tokio::test]
+async fn copied_rows_need_no_node() {
+    let Some(setting) = start().await else { return };
+    let Setting { remote, client, dir, .. } = &setting;
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let lines = file("lines", "1\tone\t1.5\t\\N\t\\N\n2\ttwo\t\\N\t\\N\t\\N\n3\tthree\t\\N\t\\N\t2.50\n");
+    client.batch_execute(&format!("COPY m FROM '{lines}'")).await.unwrap();
+    assert_eq!(counts(remote).await, ["1", "1", "1"]);
+    let headed = file("headed", "id,name,v,at,n\n4,four,,,\n5,five,,,\n");
+    client
+        .batch_execute(&format!("COPY m IN ('/n2/') FROM '{headed}' (FORMAT csv, HEADER match)"))
+        .await
+        .unwrap();
+    assert_eq!(counts(remote).await, ["1", "3", "1"]);
+    let ids = file("ids", "6\n7\n8\n9\n");
+    client.batch_execute(&format!("COPY public.m IN ('/n1/', '/n3/') (id) FROM '{ids}'")).await.unwrap();
+    assert_eq!(counts(remote).await, ["3", "3", "3"]);
+    let named = file("named", "10\t/n3/\n11\t/n3/\n");
+    client.batch_execute(&format!("COPY m (id, __spd_url) FROM '{named}'")).await.unwrap();
+    assert_eq!(counts(remote).await, ["3", "3", "5"]);
+    assert_eq!(rows(client, "SELECT sum(id), max(n), max(name) FROM m").await, [["66", "2.50", "two"]]);
+    let whole = file("whole", "12\ttwelve\t\\N\t\\N\t\\N\t/n1/\n");
+    for (statement, state, message) in [
+        (format!("COPY m FROM '{whole}'"), "22P04", "extra data after last expected column"),
+        (format!("COPY m IN ('/n9/') FROM '{ids}'"), "42704", "table \"m\" has no node \"/n9/\""),
+        (format!("COPY t1 IN ('/n1/') (id) FROM '{ids}'"), "42809", "\"t1\""),
+        (format!("COPY m IN ('/n1/') TO '{ids}'"), "42809", "cannot copy from foreign table \"m\""),
+        (format!("COPY m IN ('/n1/' FROM '{ids}'"), "42601", "syntax error"),
+    ] {
+        let (code, told) = failure(client, &statement).await;
+        assert!(code == state && told.contains(message), "{statement}: {code} {told}");
+    }
+    assert_eq!(counts(remote).await, ["3", "3", "5"]);
+}
+
 /// None of the nodes has any of it.
 #[tokio::test]
 async fn what_one_node_refuses_is_on_none() {
