@@ -5,6 +5,7 @@
 //! which nodes are.
 
 mod deal;
+mod left;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,12 +16,12 @@ use arrow::compute::take_record_batch;
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use futures::future::try_join_all;
-use tidemill_sql::{Result, SqlError, SqlState};
+use tidemill_sql::{Result, SqlError};
 
 use crate::cascade::{Cascade, Route};
 use crate::change::Change;
 use crate::connector::{Answer, Connector, Insertion, RemoteQuery};
-use crate::health::{cause, is_absence};
+use crate::health::is_absence;
 use crate::multi_tenant::URL;
 use crate::returned;
 use crate::table::TableDefinition;
@@ -258,24 +259,6 @@ impl Writing {
             }
         }
         Ok(())
-    }
-
-    /// A warning about the nodes that were left as they are, and what the servers of others have said.
-    pub fn warnings(&self) -> Vec<SqlError> {
-        let told = self.nodes.iter().filter_map(|node| node.cascade.as_ref());
-        self.missing().into_iter().chain(told.flat_map(|cascade| cascade.take_warnings())).collect()
-    }
-
-    fn missing(&self) -> Option<SqlError> {
-        let absent = self.nodes.iter().filter_map(|node| Some((&node.target.node, node.absent.as_ref()?)));
-        let (names, details): (Vec<_>, Vec<_>) =
-            absent.map(|(node, error)| (node.as_str(), format!("{node}: {}", cause(error)))).unzip();
-        if names.is_empty() {
-            return None;
-        }
-        let noun = if names.len() == 1 { "node" } else { "nodes" };
-        let message = format!("{noun} of table \"{}\" not changed: {}", self.table, names.join(", "));
-        Some(SqlError::new(SqlState::WARNING, message).with_detail(details.join("\n")))
     }
 
     /// The tables, and what was added to each or changed.
