@@ -190,9 +190,8 @@ impl<'a> StatementParser<'a> {
                 "MIGRATE" => self.migration_statement()?.map_or_else(|| self.other(), Ok),
                 "SET" | "RESET" | "SHOW" | "DISCARD" | "BEGIN" | "START" | "COMMIT" | "END" | "ROLLBACK"
                 | "ABORT" | "SAVEPOINT" | "RELEASE" | "PREPARE" | "EXECUTE" | "DEALLOCATE" | "LISTEN"
-                | "NOTIFY" | "LOCK" | "UNLISTEN" | "VACUUM" | "ANALYZE" | "ANALYSE" | "CHECKPOINT" => {
-                    self.session()
-                }
+                | "GRANT" | "REVOKE" | "NOTIFY" | "LOCK" | "UNLISTEN" | "VACUUM" | "ANALYZE" | "ANALYSE"
+                | "CHECKPOINT" => self.session(),
                 _ => self.other(),
             },
         }

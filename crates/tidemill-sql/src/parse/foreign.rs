@@ -1,9 +1,10 @@
 //! Foreign servers, user mappings, foreign tables, IMPORT FOREIGN SCHEMA.
 
+mod alter;
+
 use sqlparser::tokenizer::Token;
 
 use super::StatementParser;
-use crate::data_type::type_of;
 use crate::error::{Result, SqlError};
 use crate::statement::{
     AlterAction, Child, Column, CreateForeignTable, CreateMultiTenant, CreateServer, CreateStream,
@@ -68,12 +69,7 @@ impl StatementParser<'_> {
         if self.words(&["RENAME", "TO"]) {
             return Ok(ForeignStatement::RenameServer { name, to: self.identifier()? });
         }
-        let position = self.next_position();
-        if self.words(&["OWNER", "TO"]) {
-            return Err(SqlError::unsupported("the owner of a server cannot be changed")
-                .with_position(position)
-                .with_hint("There is one user, who owns everything."));
-        }
+        self.refuse_owner("a server")?;
         let version = self.version()?;
         let options = self.option_changes()?;
         if version.is_none() && options.is_empty() {
@@ -246,72 +242,6 @@ impl StatementParser<'_> {
         let words = ["DEFAULT", "PRIMARY", "UNIQUE", "CHECK", "REFERENCES", "COLLATE", "GENERATED"];
         matches!(&self.parser.peek_token().token,
             Token::Word(word) if words.iter().any(|known| word.value.eq_ignore_ascii_case(known)))
-    }
-
-    /// The rest of `ALTER FOREIGN TABLE`; whether the table is a stream is only known to the catalog.
-    pub(super) fn alter_foreign_table(&mut self) -> Result<Statement> {
-        let if_exists = self.words(&["IF", "EXISTS"]);
-        let name = self.name()?;
-        let mut actions = vec![self.foreign_table_action()?];
-        while self.token(&Token::Comma) {
-            actions.push(self.foreign_table_action()?);
-        }
-        Ok(Statement::Foreign(ForeignStatement::AlterTable { if_exists, name, actions }))
-    }
-
-    fn foreign_table_action(&mut self) -> Result<ForeignTableAction> {
-        if self.words(&["RENAME", "TO"]) {
-            return Ok(ForeignTableAction::RenameTo(self.name()?));
-        }
-        if self.word("RENAME") {
-            self.word("COLUMN");
-            let from = self.identifier()?;
-            self.expect_word("TO")?;
-            return Ok(ForeignTableAction::RenameColumn { from, to: self.identifier()? });
-        }
-        if self.word("ADD") {
-            self.word("COLUMN");
-            let if_not_exists = self.words(&["IF", "NOT", "EXISTS"]);
-            return Ok(ForeignTableAction::AddColumn { if_not_exists, column: self.foreign_column()? });
-        }
-        if self.word("DROP") {
-            self.word("COLUMN");
-            let if_exists = self.words(&["IF", "EXISTS"]);
-            let name = self.identifier()?;
-            self.cascade();
-            return Ok(ForeignTableAction::DropColumn { if_exists, name });
-        }
-        if self.word("ALTER") {
-            return self.altered_column();
-        }
-        let options = self.option_changes()?;
-        if options.is_empty() {
-            return Err(self.unexpected_next());
-        }
-        Ok(ForeignTableAction::Options(options))
-    }
-
-    fn altered_column(&mut self) -> Result<ForeignTableAction> {
-        self.word("COLUMN");
-        let name = self.identifier()?;
-        if self.words(&["SET", "NOT", "NULL"]) {
-            return Ok(ForeignTableAction::ColumnNotNull { name, not_null: true });
-        }
-        if self.words(&["DROP", "NOT", "NULL"]) {
-            return Ok(ForeignTableAction::ColumnNotNull { name, not_null: false });
-        }
-        if self.words(&["SET", "DATA", "TYPE"]) || self.word("TYPE") {
-            let position = self.next_position();
-            let data_type = self.run(|p| p.parse_data_type())?;
-            let ty = type_of(&data_type).map_err(|e| e.with_position(position))?;
-            let column = Column { name: name.clone(), ty, position };
-            return Ok(ForeignTableAction::ColumnType { name, column });
-        }
-        let options = self.option_changes()?;
-        if options.is_empty() {
-            return Err(self.unexpected_next());
-        }
-        Ok(ForeignTableAction::ColumnOptions { name, options })
     }
 
     /// `OPTIONS (name 'value', …)`, if they are there.

@@ -8,6 +8,9 @@ use crate::data_type::column_type;
 use crate::error::{Result, SqlError};
 use crate::statement::{Parsed, Statement};
 
+/// Why nobody needs rights.
+pub(super) const ONE_USER: &str = "There is one user, who owns everything.";
+
 impl StatementParser<'_> {
     pub(super) fn session(&mut self) -> Result<Statement> {
         if self.word("BEGIN") {
@@ -48,7 +51,7 @@ impl StatementParser<'_> {
 
     /// Statements of PostgreSQL that there is nothing for.
     fn refused(&mut self) -> Result<()> {
-        const REFUSED: [(&[&str], &str); 12] = [
+        const REFUSED: [(&[&str], &str); 14] = [
             (&["PREPARE", "TRANSACTION"], "There are no two-phase commits."),
             (&["COMMIT", "PREPARED"], "There are no two-phase commits."),
             (&["ROLLBACK", "PREPARED"], "There are no two-phase commits."),
@@ -56,6 +59,8 @@ impl StatementParser<'_> {
             (&["NOTIFY"], "Read a continuous view to learn what has changed."),
             (&["LOCK"], "Readers and writers do not block each other."),
             (&["CREATE", "DISTRIBUTED_FUNC"], "What aggregates of many nodes need is in docs/federation.md."),
+            (&["GRANT"], ONE_USER),
+            (&["REVOKE"], ONE_USER),
             (&["CREATE", "ROLE"], "There is one user, \"postgres\"."),
             (&["CREATE", "USER"], "There is one user, \"postgres\"."),
             (&["CREATE", "GROUP"], "There is one user, \"postgres\"."),

@@ -192,7 +192,25 @@ fn tables_are_created_and_emptied() {
 }
 
 #[test]
+fn there_are_no_rights_and_owners() {
+    for (sql, message, position) in [
+        ("ALTER SERVER s OWNER TO u", "the owner of a server cannot be changed", 16),
+        ("ALTER FOREIGN TABLE t OWNER TO u", "the owner of a foreign table cannot be changed", 23),
+        ("ALTER FOREIGN TABLE t SET SCHEMA s", "the schema of a foreign table cannot be changed", 23),
+        ("GRANT USAGE ON FOREIGN SERVER s TO u", "GRANT is not supported", 1),
+        ("GRANT USAGE ON FOREIGN DATA WRAPPER w TO u", "GRANT is not supported", 1),
+        ("REVOKE ALL ON FOREIGN SERVER s FROM u", "REVOKE is not supported", 1),
+    ] {
+        let error = parse(sql).unwrap_err();
+        assert_eq!(error.state, SqlState::FEATURE_NOT_SUPPORTED, "{sql}");
+        assert_eq!((error.message.as_str(), error.position), (message, Some(position)), "{sql}");
+        assert!(error.hint.is_some(), "{sql}");
+    }
+}
+
+#[test]
 fn errors_point_at_the_place() {
+    assert_eq!(error("ALTER FOREIGN TABLE t SET x"), ("syntax error at or near \"SET\"".into(), Some(23)));
     assert_eq!(error("SELECT 1; SELEC 2"), ("syntax error at or near \"SELEC\"".into(), Some(11)));
     assert_eq!(error("SELECT * FROM"), ("syntax error at end of input".into(), Some(14)));
     assert_eq!(error("SELECT 'abc"), ("unterminated quoted string at or near \"'abc\"".into(), Some(8)));
