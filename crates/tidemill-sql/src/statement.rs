@@ -280,6 +280,7 @@ pub enum AlterAction {
 pub enum ObjectKind {
     Stream,
     ForeignTable,
+    MultiTenantTable,
     ContinuousView,
     ContinuousTransform,
     View,
@@ -292,6 +293,7 @@ impl ObjectKind {
         match self {
             ObjectKind::Stream => "STREAM",
             ObjectKind::ForeignTable => "FOREIGN TABLE",
+            ObjectKind::MultiTenantTable => "MULTI TENANT TABLE",
             ObjectKind::ContinuousView => "CONTINUOUS VIEW",
             ObjectKind::ContinuousTransform => "CONTINUOUS TRANSFORM",
             ObjectKind::View => "VIEW",

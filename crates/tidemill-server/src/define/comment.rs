@@ -15,7 +15,7 @@ pub async fn comment(catalog: &Catalog, object: &Commented, text: Option<&str>) 
     let (relation, column) = match object {
         Commented::Relation(kind, name) => {
             let relation = named(catalog, name)?;
-            if !fits(&relation, *kind) {
+            if !fits(catalog, &relation, *kind)? {
                 let word = kind.keywords().to_lowercase();
                 let message = format!("\"{}\" is not a {word}", name.name);
                 return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));

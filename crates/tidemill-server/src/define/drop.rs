@@ -4,7 +4,7 @@ use tidemill_sql::statement::{Name, ObjectKind};
 use tidemill_sql::{Result, SqlError, SqlState};
 
 use super::{dependency, missing, public};
-use crate::catalog::{Change, Relation};
+use crate::catalog::{Catalog, Change, Relation};
 use crate::pg::wire_error::Notice;
 use crate::server::Server;
 
@@ -28,7 +28,7 @@ pub async fn drop_objects(
             notices.push(Notice::new(format!("{word} \"{plain}\" does not exist, skipping")));
             continue;
         };
-        if !fits(&relation, kind) {
+        if !fits(&server.catalog, &relation, kind)? {
             let message = format!("\"{plain}\" is not a {word}");
             let hint = match relation {
                 Relation::Stream(_) => "Use DROP STREAM to remove a stream.",
@@ -81,8 +81,11 @@ fn undelivered(relation: &Relation) -> Vec<Notice> {
 }
 
 /// Whether a relation is of the kind that a statement names.
-pub(super) fn fits(relation: &Relation, kind: ObjectKind) -> bool {
-    matches!(
+pub(super) fn fits(catalog: &Catalog, relation: &Relation, kind: ObjectKind) -> Result<bool> {
+    if let (Relation::Foreign(table), ObjectKind::MultiTenantTable) = (relation, kind) {
+        return Ok(catalog.server_of(table)?.has_multi_tenant_tables());
+    }
+    let fits = matches!(
         (relation, kind),
         (Relation::Stream(_), ObjectKind::Stream | ObjectKind::ForeignTable)
             | (Relation::View(_), ObjectKind::View | ObjectKind::ContinuousView)
@@ -90,7 +93,8 @@ pub(super) fn fits(relation: &Relation, kind: ObjectKind) -> bool {
             | (Relation::PlainView(_), ObjectKind::View)
             | (Relation::Table(_), ObjectKind::Table)
             | (Relation::Foreign(_), ObjectKind::ForeignTable)
-    )
+    );
+    Ok(fits)
 }
 
 /// A stream that was never declared goes with the last view or transform that reads it.

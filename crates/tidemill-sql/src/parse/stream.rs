@@ -46,6 +46,8 @@ impl StatementParser<'_> {
             self.drop(ObjectKind::Stream)
         } else if self.words(&["DROP", "FOREIGN", "TABLE"]) {
             self.drop(ObjectKind::ForeignTable)
+        } else if self.words(&["DROP", "MULTI", "TENANT", "TABLE"]) {
+            self.drop(ObjectKind::MultiTenantTable)
         } else if self.words(&["DROP", "CONTINUOUS", "VIEW"]) {
             self.drop(ObjectKind::ContinuousView)
         } else if self.words(&["DROP", "CONTINUOUS", "TRANSFORM"]) {

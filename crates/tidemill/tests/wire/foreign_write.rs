@@ -124,6 +124,33 @@ async fn rows_are_dealt_out_to_the_nodes_in_turn() {
     );
 }
 
+#[tokio::test]
+async fn a_table_of_many_nodes_is_dropped_by_its_name() {
+    let Some(setting) = start().await else { return };
+    let client = &setting.client;
+    client
+        .batch_execute(
+            "CREATE SERVER parent FOREIGN DATA WRAPPER pgspider_core_fdw;
+             CREATE FOREIGN TABLE p (id int, __spd_url text) SERVER parent; CREATE VIEW v AS SELECT id FROM m",
+        )
+        .await
+        .unwrap();
+    for (statement, state, message) in [
+        ("DROP MULTI TENANT TABLE t1", "42809", "\"t1\" is not a multi tenant table"),
+        ("DROP MULTI TENANT TABLE nope", "42P01", "multi tenant table \"nope\" does not exist"),
+        ("DROP MULTI TENANT TABLE m", "2BP01", "cannot drop"),
+        ("DROP MULTI TENANT TABLE m IN ('/n1/')", "42601", "syntax error"),
+    ] {
+        let (code, told) = failure(client, statement).await;
+        assert!(code == state && told.contains(message), "{statement}: {code} {told}");
+    }
+    client.batch_execute("DROP MULTI TENANT TABLE IF EXISTS nope, m, p CASCADE").await.unwrap();
+    for table in ["m", "p", "v"] {
+        assert_eq!(failure(client, &format!("SELECT * FROM {table}")).await.0, "42P01", "{table}");
+    }
+    assert_eq!(rows(client, "SELECT count(*) FROM t1").await, [["0"]]);
+}
+
 /// Lines have the columns of the table; which node gets them is told by a list of columns, or by the statement.
 #[tokio::test]
 async fn copied_rows_need_no_node() {
