@@ -8,7 +8,7 @@ pub use empirical::{Empirical, Point, RankWeights};
 pub use lognormal::LogNormal;
 pub use zipf::Zipf;
 #[cfg(test)]
-use zipf::{harmonic, harmonic_approximation};
+use zipf::{harmonic, harmonic_for_draws};
 
 use super::random::Random;
 use std::ops::Range;

@@ -70,7 +70,8 @@ impl Distribution for Zipf {
     }
 }
 
-fn harmonic_for_draws(n: i64, shape: f64) -> f64 {
+/// As the original has it: exact below a size.
+pub fn harmonic_for_draws(n: i64, shape: f64) -> f64 {
     if n < EXACT_BELOW || shape > 1.0 { harmonic(n, shape) } else { harmonic_approximation(n, shape) }
 }
 
@@ -80,7 +81,7 @@ pub fn harmonic(n: i64, shape: f64) -> f64 {
 }
 
 /// The same by the integral and a constant that fits shapes up to one, within 0.05 %.
-pub fn harmonic_approximation(n: i64, shape: f64) -> f64 {
+fn harmonic_approximation(n: i64, shape: f64) -> f64 {
     const EULER_MASCHERONI: f64 = 0.5772156649;
     let n = n as f64;
     if shape == 1.0 {
