@@ -17,6 +17,7 @@ mod known_keys;
 mod link_count;
 mod load;
 mod mix;
+mod oracle;
 mod original;
 mod original_url;
 mod payload;

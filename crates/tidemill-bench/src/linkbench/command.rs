@@ -2,6 +2,7 @@
 
 use super::csv_stream::CsvStream;
 use super::explain::explain;
+use super::oracle::check_reads;
 use super::original;
 use super::original_url::url_of;
 use super::request::Requests;
@@ -67,6 +68,9 @@ struct Ddl {
     target: String,
 }
 
+/// Of a load without another.
+const LOAD_SEED: u64 = 1;
+
 /// Where to, and what is written beside.
 #[derive(Debug, Args)]
 struct Output {
@@ -106,7 +110,7 @@ struct Request {
     /// Figures of each requester and operation every `displayfreq` seconds, as the original's CSV.
     #[arg(long, value_name = "FILE")]
     csvstream: Option<PathBuf>,
-    /// Leave out the validation after the run.
+    /// Leave out the comparison of answers before the run, and the validation after it.
     #[arg(long)]
     no_validate: bool,
     /// Keep the result as JSON, for `report` and `compare`.
@@ -120,7 +124,7 @@ struct Validate {
     sources: Sources,
     #[command(flatten)]
     output: Output,
-    /// The totals must be the plan's: nothing was requested since the load.
+    /// Totals must be the plan's, and answers what the load made of `--seed`: nothing was requested since.
     #[arg(long)]
     fresh: bool,
 }
@@ -242,11 +246,12 @@ impl Load {
             drop_tables(&target, &shards)?;
         }
         self.output.tell_settings(&settings);
-        let loaded =
-            fill(&target, &settings, &shards, self.output.seed.unwrap_or(1), &|line| self.output.say(line))?;
+        let seed = self.output.seed.unwrap_or(LOAD_SEED);
+        let loaded = fill(&target, &settings, &shards, seed, &|line| self.output.say(line))?;
         original::load_log(&settings, &loaded).iter().for_each(|line| self.output.say(line));
         let written = self.output.write_csv(csv, &original::load_csv(&settings, &loaded));
-        let checks = validate(target.connect()?.as_mut(), &settings, &shards, true)?;
+        let mut checks = validate(target.connect()?.as_mut(), &settings, &shards, true)?;
+        checks.extend(check_reads(&target, &settings, &shards, Some(seed))?);
         let holds = tell(&checks, &self.output);
         written.map(|()| holds)
     }
@@ -272,6 +277,9 @@ impl Request {
         result.parameters = settings.told();
         result.floor_cpu_us = floor_of(&settings, plan.seed);
         let csv = self.place.create_csv()?;
+        if !self.no_validate {
+            right_before(&check_reads(&target, &settings, &shards, None)?)?;
+        }
         let mut stream = self.create_stream(&settings)?;
         let outcome = self.measure(requests, &settings, &plan, &target, stream.as_mut())?;
         let figures = original::request_csv(&settings, &plan, &outcome);
@@ -357,6 +365,14 @@ fn floor_of(settings: &Settings, seed: u64) -> Option<f64> {
 
 type Stream = CsvStream<BufWriter<File>>;
 
+/// What answers wrongly is not timed.
+fn right_before(checks: &[Check]) -> Result<()> {
+    let failed = checks.iter().find(|check| !check.passed);
+    failed.map_or(Ok(()), |check| {
+        Err(Error::Wrong(format!("the answers are wrong before the run: {}: {}", check.name, check.detail)))
+    })
+}
+
 /// A graph that nobody could look at ranks with no other.
 fn could_not_validate(error: &Error) -> Check {
     Check { name: "the graph can be validated".to_owned(), passed: false, detail: error.to_string() }
@@ -367,7 +383,9 @@ impl Validate {
         let settings = self.sources.settings()?;
         let (target, shards) = self.output.open(&settings)?;
         let mut connection: Box<dyn Connection> = target.connect()?;
-        let checks = validate(connection.as_mut(), &settings, &shards, self.fresh)?;
+        let mut checks = validate(connection.as_mut(), &settings, &shards, self.fresh)?;
+        let seed = self.output.seed.unwrap_or(LOAD_SEED);
+        checks.extend(check_reads(&target, &settings, &shards, self.fresh.then_some(seed))?);
         Ok(tell(&checks, &self.output))
     }
 }

@@ -1,7 +1,10 @@
 //! The load phase: the whole graph, by several loaders, the same rows whatever their number.
 
+mod replay;
 mod unit;
 
+pub use self::replay::Replay;
+use self::replay::{OF_LINKS, OF_NODES, OF_PARTS, unit_random};
 use self::unit::{Unit, Units};
 use super::payload::{Payload, Purpose};
 use super::random::Random;
@@ -263,13 +266,8 @@ impl Loader<'_> {
         }
     }
 
-    fn random(&self, purpose: u64, first: i64, offset: i64) -> Random {
-        let family = self.course.plan.seed ^ purpose.rotate_left(40) ^ (offset as u64).rotate_left(20);
-        Random::part(family, first as u64)
-    }
-
     fn nodes(&mut self, ids: std::ops::Range<i64>) -> Result<u64> {
-        let mut random = self.random(1, ids.start, 0);
+        let mut random = unit_random(self.course.plan.seed, OF_NODES, ids.start, 0);
         let began = Instant::now();
         let (is_text, seconds) = (self.course.schema.is_text(), self.course.now_ms / 1_000);
         let mut rows = self.connection.load(&self.course.schema.nodes(), &NODE_COLUMNS)?;
@@ -286,7 +284,7 @@ impl Loader<'_> {
     /// All links of these ids, but for the lists that are loaded in parts; their count rows are kept for afterwards.
     fn links(&mut self, ids: std::ops::Range<i64>) -> Result<u64> {
         self.counts.clear();
-        let mut random = self.random(2, ids.start, 0);
+        let mut random = unit_random(self.course.plan.seed, OF_LINKS, ids.start, 0);
         let began = Instant::now();
         let graph = &self.course.settings.graph;
         let mut writer = LinkWriter {
@@ -312,7 +310,7 @@ impl Loader<'_> {
 
     /// How many links, and the time of the newest.
     fn part(&mut self, id: i64, type_index: i64, links: std::ops::Range<i64>) -> Result<(u64, i64)> {
-        let mut random = self.random(3 + type_index as u64, id, links.start);
+        let mut random = unit_random(self.course.plan.seed, OF_PARTS + type_index as u64, id, links.start);
         let began = Instant::now();
         let mut writer = LinkWriter {
             course: self.course,

@@ -1,6 +1,7 @@
 //! LinkBench among the suites: prepared, run and validated like the others.
 
 use super::load::{LoadPlan, Loaded, load};
+use super::oracle::check_reads;
 use super::request::Requests;
 use super::settings::{Settings, Sources};
 use super::shard::Shards;
@@ -100,7 +101,9 @@ impl Suite for LinkBench {
     fn validate(&self, context: &Context, _: bool) -> Result<Vec<Check>> {
         let (settings, shards) = self.with_shards(context)?;
         // Earlier runs have changed the graph: its totals are those of the plan right after the load only.
-        validate(context.target.connect()?.as_mut(), &settings, &shards, false)
+        let mut checks = validate(context.target.connect()?.as_mut(), &settings, &shards, false)?;
+        checks.extend(check_reads(&context.target, &settings, &shards, None)?);
+        Ok(checks)
     }
 }
 

@@ -80,7 +80,7 @@ fn validate_shard(
 }
 
 /// Under the flaw `upsert` a link that is there is counted again, so that counts may be above their lists, never below.
-fn counts_drift(settings: &Settings) -> bool {
+pub fn counts_drift(settings: &Settings) -> bool {
     settings.compat.upsert && settings.properties.text("link_update") == Some("upsert")
 }
 

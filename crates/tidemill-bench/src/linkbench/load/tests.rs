@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::linkbench::explain::explain;
+use crate::linkbench::oracle::check_reads;
 use crate::linkbench::settings::Sources;
 use crate::linkbench::shard::Shards;
 use crate::linkbench::suite::{drop_tables, fill};
@@ -62,6 +63,49 @@ fn rows_are_as_planned_on_every_target() {
     let prints = prints.into_inner().unwrap();
     // One loader on SQLite, three elsewhere: the same rows.
     assert!(prints.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+/// Of every kind of answer one that is wrong is found, on a fresh graph and on one that was used.
+#[test]
+fn answers_are_compared_with_what_was_written() {
+    each_target(|server| {
+        for definitions in [&[][..], &["data_type=text", "statements=literal", "link_type_count=1"]] {
+            let settings = settings(1_000, &[SMALL, definitions].concat());
+            let (_, shards) = run(server, &settings);
+            let schema = &shards.schemas()[0];
+            let mut connection = server.target().connect().unwrap();
+            let ask = |fresh| check_reads(server.target(), &settings, &shards, fresh).unwrap().remove(0);
+            let is_right = |fresh| {
+                let check = ask(fresh);
+                assert!(check.passed, "{} {definitions:?} {}", server.name(), check.detail);
+            };
+            is_right(Some(7));
+            is_right(None);
+            assert!(!ask(Some(8)).passed);
+            let (links, counts, nodes) = (schema.links(), schema.counts(), schema.nodes());
+            let mut spoil = |spoil: &str, restore: &str, fresh| {
+                connection.execute(spoil).unwrap();
+                assert!(!ask(fresh).passed, "{spoil}");
+                connection.execute(restore).unwrap();
+            };
+            let flip = |table: &str, column: &str, key: &str| {
+                let set = |change| format!("UPDATE {table} SET {column} = {column} {change} WHERE {key}");
+                (set("+ 1"), set("- 1"))
+            };
+            for (table, column, key) in
+                [(&links, "time", "id1 = 1"), (&links, "version", "id1 = 1"), (&nodes, "version", "id = 1")]
+            {
+                let (there, back) = flip(table, column, key);
+                spoil(&there, &back, Some(7));
+            }
+            let (there, back) = flip(&counts, "count", "id = 1");
+            spoil(&there, &back, None);
+            is_right(Some(7));
+            connection.execute(&format!("DELETE FROM {links} WHERE id1 = 1 AND id2 = 2")).unwrap();
+            connection.execute(&there.replace("+ 1", "- 1")).unwrap();
+            assert!(ask(None).detail.contains("loaded links"), "{}", ask(None).detail);
+        }
+    });
 }
 
 #[test]

@@ -34,10 +34,19 @@ pub struct Units {
 /// Lists longer than this are loaded in parts of this size.
 const PART_LINKS: i64 = 65_536;
 
+/// May lists be loaded in parts? Random second ids are distinct within a list, so that its parts must know each other.
+pub fn can_split(graph: &Graph, compat: Compat) -> bool {
+    graph.is_ranked && graph.random_id2_max <= 0 && !compat.super_node
+}
+
+/// Where lists may be.
+pub fn is_split(links: i64) -> bool {
+    links > PART_LINKS
+}
+
 impl Units {
     pub fn new(graph: &Graph, chunk: i64, has_nodes: bool, compat: Compat) -> Self {
-        // Random second ids are distinct within a list, so that its parts must know each other.
-        let can_split = graph.is_ranked && graph.random_id2_max <= 0 && !compat.super_node;
+        let can_split = can_split(graph, compat);
         let mut units = Units {
             ids: graph.counts.ids(),
             chunk,
@@ -78,7 +87,7 @@ impl Units {
     }
 
     pub fn is_split(&self, links: i64) -> bool {
-        self.can_split && links > PART_LINKS
+        self.can_split && is_split(links)
     }
 
     /// Parts, then links from the highest ids down, then nodes; none after the last.

@@ -1,0 +1,173 @@
+//! Are reads answered with what was written? Asked of a sample of the graph, by the statements of a run.
+
+use super::load::{LoadPlan, Replay};
+use super::settings::Settings;
+use super::shard::Shards;
+use super::store::{FIRST_LINK_TYPE, Link, ListQuery, NODE_TYPE, Node, SqlStore, Store};
+use super::validate::counts_drift;
+use crate::error::{Error, Result};
+use crate::suite::Check;
+use crate::target::{Dialect, Target};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// So many places of the graph are looked at, and so many ids at each.
+const PLACES: i64 = 6;
+const IDS_A_PLACE: i64 = 4;
+/// Links of one list that one MULTIGET asks for, and all that one list has.
+const ASKED_MAX: i64 = 100;
+const LIST_LIMIT: i64 = 10_000;
+
+/// One check a shard. Right after a load of this seed the answers must be what its generators made, byte for byte. Later
+/// they must agree with each other, and with what requests leave as it was: links that were loaded are hidden at most.
+pub fn check_reads(
+    target: &Target,
+    settings: &Settings,
+    shards: &Shards,
+    fresh: Option<u64>,
+) -> Result<Vec<Check>> {
+    if target.dialect() == Dialect::Noop {
+        return Ok(Vec::new());
+    }
+    let replay = |seed| Replay::new(settings, LoadPlan::new(settings, target.dialect(), seed)?);
+    let replay = fresh.map(replay).transpose()?;
+    let check = |schema: &super::schema::Schema| {
+        let store = SqlStore::new(target.connect()?, &settings.properties, schema, settings.compat)?;
+        let mut oracle = Oracle { store, settings, replay: replay.as_ref(), loaded_at: None, compared: 0 };
+        let (passed, detail) = match oracle.compare() {
+            Ok(()) => (true, format!("{} answers compared", oracle.compared)),
+            Err(Error::Wrong(difference)) => (false, difference),
+            Err(error) => return Err(error),
+        };
+        let shard = if shards.schemas().len() > 1 { format!("{}: ", schema.name()) } else { String::new() };
+        Ok(Check { name: format!("{shard}reads answer what was written"), passed, detail })
+    };
+    shards.schemas().iter().map(check).collect()
+}
+
+struct Oracle<'a> {
+    store: SqlStore,
+    settings: &'a Settings,
+    replay: Option<&'a Replay>,
+    /// When the load was, by the first link that was compared: all others must agree.
+    loaded_at: Option<i64>,
+    compared: u64,
+}
+
+impl Oracle<'_> {
+    /// What differs is an error of the kind `Wrong`.
+    fn compare(&mut self) -> Result<()> {
+        let counts = &self.settings.graph.counts;
+        let (ids, types) = (counts.ids(), counts.types());
+        let size = ids.end - ids.start;
+        // Besides evenly spread ids some with longer lists than most have.
+        let spread = (0..PLACES - 2).map(|place| ids.start + place * size / (PLACES - 2));
+        let long = [size / 1_000, size / 100].map(|rank| counts.id_of_rank(rank));
+        let places: Vec<i64> = spread.chain(long).collect();
+        for start in places {
+            let wanted = start..(start + IDS_A_PLACE).min(ids.end);
+            // Each id by itself, because neighbours may be of different units.
+            for id in wanted {
+                let one = id..id + 1;
+                let node = self.replay.map(|replay| replay.nodes(one.clone()).remove(&id));
+                self.compare_node(id, node)?;
+                let mut lists = self.replay.map(|replay| replay.links(one));
+                for type_index in 0..types {
+                    let written = lists.as_mut().and_then(|lists| lists.remove(&(id, type_index)));
+                    self.compare_links(id, type_index, written)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `written` is none where it is not known, and none inside where there is no node.
+    fn compare_node(&mut self, id: i64, written: Option<Option<Node>>) -> Result<()> {
+        self.compared += 1;
+        let is_there = self.store.get_node(NODE_TYPE, id)?;
+        let node = is_there.then(|| Node { time: 0, ..self.store.node() });
+        let is_right = match &written {
+            Some(written) => node == *written,
+            None => node.as_ref().is_none_or(|node| node.id == id && (1..=2).contains(&node.version)),
+        };
+        if is_right { Ok(()) } else { Err(wrong(format!("node {id} is {node:?}, expected {written:?}"))) }
+    }
+
+    fn compare_links(&mut self, id1: i64, type_index: i64, written: Option<Vec<Link>>) -> Result<()> {
+        let link_type = FIRST_LINK_TYPE + type_index;
+        let what = format!("of id {id1} and type {link_type}");
+        let listed = self.list(id1, link_type)?;
+        let is_whole = (listed.len() as i64) < LIST_LIMIT;
+        let is_of_list = |link: &Link| (link.id1, link.link_type, link.is_visible) == (id1, link_type, true);
+        if !listed.iter().all(is_of_list) || !listed.is_sorted_by(|a, b| a.time >= b.time) {
+            return Err(wrong(format!("the list {what} has other links, hidden ones, or another order")));
+        }
+        let count = self.store.count_links(id1, link_type)?;
+        if is_whole && !counts_drift(self.settings) && count != listed.len() as i64 {
+            return Err(wrong(format!("the count {what} is {count}, the list has {}", listed.len())));
+        }
+        self.compare_multiget((id1, link_type), type_index, listed.iter().filter(|_| is_whole))?;
+        self.compared += 3;
+        written.filter(|_| is_whole).map_or(Ok(()), |written| self.compare_written(&what, listed, &written))
+    }
+
+    fn list(&mut self, id1: i64, link_type: i64) -> Result<Vec<Link>> {
+        let all = ListQuery { id1, link_type, time_min: 0, time_max: i64::MAX, offset: 0, limit: LIST_LIMIT };
+        let rows = self.store.list_links(&all)?;
+        Ok((0..rows).map(|row| self.store.link(row)).collect())
+    }
+
+    /// Links that were loaded are there, and those that are visible are those of the whole list.
+    fn compare_multiget<'b>(
+        &mut self,
+        (id1, link_type): (i64, i64),
+        type_index: i64,
+        listed: impl Iterator<Item = &'b Link>,
+    ) -> Result<()> {
+        let graph = &self.settings.graph;
+        let asked = loaded_id2s(graph.counts.links(id1, type_index), id1 + graph.first_offset);
+        if graph.random_id2_max > 0 || asked.is_empty() {
+            return Ok(());
+        }
+        let asked: Vec<i64> = asked.collect();
+        let rows = self.store.multiget(id1, link_type, &asked)?;
+        let got: BTreeMap<i64, Link> =
+            (0..rows).map(|row| self.store.link(row)).map(|link| (link.id2, link)).collect();
+        let what = format!("MULTIGET of id {id1} and type {link_type}");
+        if !got.keys().copied().eq(asked.iter().copied()) {
+            return Err(wrong(format!("{what} finds {} of {} loaded links", got.len(), asked.len())));
+        }
+        for link in listed.filter(|link| asked.contains(&link.id2)) {
+            if got.get(&link.id2) != Some(link) {
+                return Err(wrong(format!("{what} has {:?}, the list {link:?}", got.get(&link.id2))));
+            }
+        }
+        Ok(())
+    }
+
+    fn compare_written(&mut self, what: &str, mut listed: Vec<Link>, written: &[Link]) -> Result<()> {
+        listed.sort_unstable_by_key(|link| link.id2);
+        if listed.len() != written.len() {
+            return Err(wrong(format!(
+                "the list {what} has {} links, expected {}",
+                listed.len(),
+                written.len()
+            )));
+        }
+        for (mut link, written) in listed.into_iter().zip(written) {
+            link.time -= *self.loaded_at.get_or_insert(link.time - written.time);
+            if link != *written {
+                return Err(wrong(format!("a link {what} is {link:?}, expected {written:?}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn loaded_id2s(links: i64, first: i64) -> Range<i64> {
+    first..first + links.min(ASKED_MAX)
+}
+
+fn wrong(difference: String) -> Error {
+    Error::Wrong(difference)
+}
