@@ -277,10 +277,10 @@ impl Request {
         result.parameters = settings.told();
         result.floor_cpu_us = floor_of(&settings, plan.seed);
         let csv = self.place.create_csv()?;
+        let mut stream = self.create_stream(&settings)?;
         if !self.no_validate {
             right_before(&check_reads(&target, &settings, &shards, None)?)?;
         }
-        let mut stream = self.create_stream(&settings)?;
         let outcome = self.measure(requests, &settings, &plan, &target, stream.as_mut())?;
         let figures = original::request_csv(&settings, &plan, &outcome);
         let is_complete = outcome.incomplete.is_none();

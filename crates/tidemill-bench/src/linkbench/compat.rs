@@ -35,7 +35,7 @@ pub struct Compat {
     pub connections: bool,
     /// GET_NODE chooses its id while its time runs.
     pub timed_choice: bool,
-    /// One failed request ends the run, whatever `max_failed_requests` says.
+    /// One failed request ends the run, whatever `max_failed_requests` says, unless there is `never_change`.
     pub one_failure: bool,
     /// The stream of figures has durations in ms under a header that says µs, and no DELETE_LINK.
     pub csv_stream: bool,

@@ -37,7 +37,7 @@ pub struct Requests {
     history: f64,
     /// Rows that a list has at most: one that is full may have more.
     list_limit: i64,
-    /// UPDATE_LINK adds, as first published.
+    /// UPDATE_LINK adds, as first published: `never_change`.
     update_adds: bool,
     is_id2_own: bool,
     /// Each requester's own, besides that of the run.
@@ -128,6 +128,10 @@ impl Requests {
     /// Of the requester's first list that was not asked for yet.
     pub fn next_list_size(&self, requester: usize) -> Option<u32> {
         self.list_sizes.get(requester)?.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+
+    pub fn ended(&self, requester: usize, end: RequesterEnd) {
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner).insert(requester, end);
     }
 
     /// Of all requesters that have ended.

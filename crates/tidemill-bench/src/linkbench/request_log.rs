@@ -156,10 +156,73 @@ pub fn retry_lines(requests: &Requests, outcome: &Outcome) -> Vec<String> {
         format!("Graph Node total retry: {}", nodes(&sum)),
         format!("Graph Node max retry: {}", nodes(&most)),
     ];
-    if outcome.errors.iter().next().is_some() {
+    let error = |(code, failure): (&str, &Failure)| format!("error({code}) {} times", failure.operations);
+    let errors: Vec<String> = outcome.errors.iter().map(error).collect();
+    if !errors.is_empty() {
         lines.push("Error counts".to_owned());
-        let line = |(code, failure): (&str, &Failure)| format!("error({code}) {} times", failure.operations);
-        lines.extend(outcome.errors.iter().map(line));
     }
+    lines.extend(errors);
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::linkbench::compat::Compat;
+    use crate::linkbench::sampled::tests::{run_of_two, sample};
+    use crate::error::Error;
+    use crate::run::{Failures, Record};
+    use std::time::Duration;
+
+    #[test]
+    fn requesters_say_how_far_they_are() {
+        let (settings, plan, requests) = run_of_two(Compat::none());
+        let mut log = RequestLog::new(&settings, &plan).unwrap();
+        let get = sample(Operation::GetNode, Kind::Done, 250_000);
+        // One of the warm-up, one that counts, one that was never begun.
+        let samples =
+            [crate::run::Sample { due_ns: 0, ..get }, get, crate::run::Sample { kind: Kind::Backlog, ..get }];
+        let (record, errors) = (Record::default(), Failures::default());
+        let mut at = |ms, samples| {
+            let at = Duration::from_millis(ms);
+            log.add(&Progress { at, is_warmup: false, operations: &[], record: &record, errors: &errors, samples })
+        };
+        assert!(at(1_900, &samples).is_empty());
+        let lines = ["Requester #0 0/1 requests done", "Requester #1 1/1 requests done"];
+        let lines: Vec<Logged> = lines
+            .iter()
+            .map(|line| (*line).to_owned())
+            .enumerate()
+            .map(|(i, line)| (Some(i), line))
+            .collect();
+        assert_eq!(at(2_000, &[]), lines);
+        assert!(at(2_900, &[]).is_empty());
+        // It ended 0.75 s after the warm-up.
+        let end = "ThreadID = 1 total requests = 1 requests/second = 1 found = 0 not found = 0 history queries = 0/0";
+        assert_eq!(log.ends(&requests)[1], (Some(1), end.to_owned()));
+    }
+
+    #[test]
+    fn retries_are_told_by_operation_and_errors_by_number() {
+        let (.., requests) = run_of_two(Compat::none());
+        let mut ends = [RequesterEnd::default(); 2];
+        ends[0].retries[Operation::AddLink.index()] = (5, 3);
+        ends[1].retries[Operation::AddLink.index()] = (2, 2);
+        ends[1].retries[Operation::UpdateNode.index()] = (1, 1);
+        ends.into_iter().enumerate().for_each(|(index, end)| requests.ended(index, end));
+        let mut errors = Failures::default();
+        (0..4).for_each(|_| errors.add(&Error::server("22021", "invalid byte sequence")));
+        let lines = retry_lines(&requests, &Outcome { errors, ..Outcome::default() });
+        let links = "0 update, 0 delete, 0 get, 0 multiget, 0 get_link_list, 0 count, 0 add_bulk_links, 0 add_bulk_counts";
+        let expected = [
+            format!("Graph Link total retry: 7 add, {links}"),
+            format!("Graph Link max retry: 3 add, {links}"),
+            "Graph Link other: 0 add_to_upd, 0 upd_to_add, 0 commit_failed".to_owned(),
+            "Graph Node total retry: 0 add, 0 add_bulk, 0 get, 1 update, 0 delete".to_owned(),
+            "Graph Node max retry: 0 add, 0 add_bulk, 0 get, 1 update, 0 delete".to_owned(),
+            "Error counts".to_owned(),
+            "error(22021) 4 times".to_owned(),
+        ];
+        assert_eq!(lines, expected);
+    }
 }

@@ -45,7 +45,7 @@ impl Replay {
     }
 
     /// The ids that were loaded together with this one.
-    fn unit(&self, id: i64) -> Range<i64> {
+    pub fn unit(&self, id: i64) -> Range<i64> {
         let ids = self.graph.counts.ids();
         let start = id - (id - ids.start) % self.plan.chunk;
         start..(start + self.plan.chunk).min(ids.end)

@@ -16,7 +16,6 @@ use crate::linkbench::store::{
 use crate::linkbench::{compat::Compat, now_ms};
 use crate::run::{Client, Seat};
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -368,7 +367,8 @@ impl Requester<'_> {
     /// One more failure that the server told of; below zero any number is let through.
     fn is_tolerated(&mut self) -> bool {
         self.tally.failures += 1;
-        if self.shared.settings.compat.one_failure {
+        // Under the old rules the original counts failures too.
+        if self.shared.settings.compat.one_failure && !self.shared.update_adds {
             self.shared.is_over.store(true, Ordering::Relaxed);
             return false;
         }
@@ -382,6 +382,6 @@ impl Drop for Requester<'_> {
     fn drop(&mut self) {
         let Tally { found, not_found, lists, lists_from_history, .. } = self.tally;
         let end = RequesterEnd { found, not_found, lists, lists_from_history, retries: self.retries };
-        self.shared.ends.lock().unwrap_or_else(PoisonError::into_inner).insert(self.index, end);
+        self.shared.ended(self.index, end);
     }
 }

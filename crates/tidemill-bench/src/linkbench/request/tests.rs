@@ -176,10 +176,16 @@ fn one_failure_ends_the_run_as_the_original() {
     let shards = loaded(&server, &settings);
     let refuse = "CREATE TRIGGER t BEFORE INSERT ON nodetable BEGIN SELECT RAISE(ABORT, 'none today'); END";
     server.target().connect().unwrap().execute(refuse).unwrap();
-    let requests = requests(&server, &settings, &shards);
-    let outcome = run(requests.clone(), &requests.plan(3).unwrap(), None, &mut |_| ()).unwrap();
+    let outcome_of = |settings: &Settings| {
+        let requests = requests(&server, settings, &shards);
+        run(requests.clone(), &requests.plan(3).unwrap(), None, &mut |_| ()).unwrap()
+    };
+    let outcome = outcome_of(&settings);
     assert!(processed(&outcome) < 10_000, "{}", processed(&outcome));
     assert!(outcome.incomplete.is_some());
+    settings.properties.define("never_change=true").unwrap();
+    settings.properties.define("requests=100").unwrap();
+    assert_eq!(outcome_of(&settings).incomplete, None);
 }
 
 #[test]
