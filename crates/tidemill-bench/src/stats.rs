@@ -3,6 +3,10 @@
 //! What happens in one second depends on what happened in the second before, so neighbours are drawn together (Künsch's
 //! moving blocks): single operations as the unit would make intervals that are far too narrow.
 
+mod figure;
+
+pub use figure::{Figure, Times};
+
 use crate::histogram::{COARSE_BITS, middle};
 use crate::random::Random;
 use crate::run::{Interval, Outcome, Slice, Tally};
@@ -13,24 +17,6 @@ const RESAMPLES: usize = 400;
 const INTERVALS_LEAST: usize = 5;
 /// A smaller change of the mean response within a run is not worth a warning.
 const DRIFT_LEAST: f64 = 0.1;
-
-/// A figure of a run: from a stretch of it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Figure {
-    /// Operations that ended well, a second.
-    Rate,
-    /// Of the times, ns.
-    Mean,
-    Quantile(f64),
-    /// Of the population, ns.
-    Stddev,
-    /// Among those that ended well, percent.
-    Late,
-    /// Among all that were asked, percent.
-    Skipped,
-    /// Late, skipped and never begun among all that were due, percent.
-    Missed,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
@@ -45,14 +31,6 @@ impl Estimate {
         let interval = self.interval.map(|(low, high)| (low * factor, high * factor));
         Estimate { value: self.value * factor, interval }
     }
-}
-
-/// Which times of the operations.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Times {
-    Response,
-    Service,
-    Lag,
 }
 
 /// The seconds of one or several repeats of a run.
@@ -123,67 +101,6 @@ impl Sum {
             seen >= wanted
         });
         found.map_or(f64::NAN, |index| middle(bits, index) as f64)
-    }
-}
-
-impl Figure {
-    pub fn name(self) -> String {
-        match self {
-            Figure::Rate => "rate".to_owned(),
-            Figure::Mean => "mean".to_owned(),
-            Figure::Stddev => "stddev".to_owned(),
-            Figure::Late => "late".to_owned(),
-            Figure::Skipped => "skipped".to_owned(),
-            Figure::Missed => "missed".to_owned(),
-            Figure::Quantile(share) => format!("p{}", (share * 1e5).round() / 1e3),
-        }
-    }
-
-    pub fn is_better_when_higher(self) -> bool {
-        self == Figure::Rate
-    }
-
-    /// As people read it, with its unit.
-    pub fn show(self, value: f64) -> String {
-        match self {
-            Figure::Rate => format!("{value:.1}/s"),
-            Figure::Late | Figure::Skipped | Figure::Missed => format!("{value:.3} %"),
-            _ => format!("{} ms", crate::figure::ms(value)),
-        }
-    }
-
-    /// Times of nothing are no number.
-    fn of(self, sum: &Sum, seconds: f64, bits: u32) -> f64 {
-        match self {
-            Figure::Rate => sum.processed as f64 / seconds,
-            Figure::Mean if sum.count == 0 => f64::NAN,
-            Figure::Mean => sum.sum_ns / sum.count as f64,
-            Figure::Quantile(share) => sum.quantile(share, bits),
-            Figure::Stddev if sum.count == 0 => f64::NAN,
-            Figure::Stddev => {
-                let mean = sum.sum_ns / sum.count as f64;
-                (sum.sum_of_squares / sum.count as f64 - mean.powi(2)).max(0.0).sqrt()
-            }
-            Figure::Late => crate::figure::percent(sum.late, sum.count),
-            Figure::Skipped => crate::figure::percent(sum.skipped, sum.count + sum.skipped + sum.failed),
-            Figure::Missed => {
-                let unserved = sum.skipped + sum.backlog;
-                crate::figure::percent(sum.late + unserved, sum.count + unserved + sum.failed)
-            }
-        }
-    }
-
-    fn of_whole(self, Whole { tally, elapsed_s }: &Whole) -> f64 {
-        match self {
-            Figure::Rate if *elapsed_s > 0.0 => tally.processed as f64 / elapsed_s,
-            Figure::Rate => 0.0,
-            Figure::Mean => tally.response.mean(),
-            Figure::Quantile(share) => tally.response.quantile(share) as f64,
-            Figure::Stddev => tally.response.stddev(),
-            Figure::Late => crate::figure::percent(tally.late, tally.processed),
-            Figure::Skipped => crate::figure::percent(tally.skipped, tally.asked()),
-            Figure::Missed => tally.missed(),
-        }
     }
 }
 

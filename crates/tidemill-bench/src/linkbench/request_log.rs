@@ -168,9 +168,9 @@ pub fn retry_lines(requests: &Requests, outcome: &Outcome) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
     use crate::linkbench::compat::Compat;
     use crate::linkbench::sampled::tests::{run_of_two, sample};
-    use crate::error::Error;
     use crate::run::{Failures, Record};
     use std::time::Duration;
 
@@ -185,7 +185,14 @@ mod tests {
         let (record, errors) = (Record::default(), Failures::default());
         let mut at = |ms, samples| {
             let at = Duration::from_millis(ms);
-            log.add(&Progress { at, is_warmup: false, operations: &[], record: &record, errors: &errors, samples })
+            log.add(&Progress {
+                at,
+                is_warmup: false,
+                operations: &[],
+                record: &record,
+                errors: &errors,
+                samples,
+            })
         };
         assert!(at(1_900, &samples).is_empty());
         let lines = ["Requester #0 0/1 requests done", "Requester #1 1/1 requests done"];

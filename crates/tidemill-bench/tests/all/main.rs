@@ -12,6 +12,7 @@ mod mysql;
 mod pgbench;
 mod postgres;
 mod questdb;
+mod streams;
 mod suite;
 mod target;
 mod tls;
