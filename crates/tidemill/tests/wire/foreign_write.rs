@@ -440,10 +440,10 @@ async fn explain_analyze_writes_and_tells_what_each_server_took() {
             "Delete on m (actual rows=4 loops=1)
   ->  Foreign Delete on \"n1.m\"
         Node: /n1/ rows=2
-        Remote SQL: DELETE FROM \"n1\".\"m\" WHERE (\"id\" < 8)
+        Remote SQL: DELETE FROM \"n1\".\"m\" WHERE (\"id\" < 8) RETURNING \"id\", \"name\", \"v\", \"at\", \"n\"
   ->  Foreign Delete on \"n3.m\"
         Node: /n3/ rows=2
-        Remote SQL: DELETE FROM \"n3\".\"m\" WHERE (\"id\" < 8)
+        Remote SQL: DELETE FROM \"n3\".\"m\" WHERE (\"id\" < 8) RETURNING \"id\", \"name\", \"v\", \"at\", \"n\"
 ",
         ),
         ("DELETE FROM m WHERE false", "Delete on m (actual rows=0 loops=1)\n"),
