@@ -17,6 +17,7 @@ mod portals;
 mod prepared;
 mod returned;
 mod rows;
+mod subquery;
 mod table;
 mod traced;
 mod transaction;

@@ -14,6 +14,7 @@ mod array_subquery;
 mod call;
 mod clause;
 pub mod coerce;
+mod constant_subquery;
 mod construct;
 mod correlated;
 mod distinct_from;
@@ -63,6 +64,7 @@ use datafusion::prelude::SessionConfig;
 
 use crate::aggregate;
 
+pub use constant_subquery::{constant_subqueries, with_values};
 pub use error::{plan_error, plan_error_in};
 pub(crate) use from_function::query_of;
 pub use hint::closest;

@@ -121,6 +121,7 @@ impl Session {
         // What is to be changed is found where it is.
         let state = self.planning().leaving_all_to_servers().state();
         let plan = query::plan(&state, &ast::Statement::Query(query), text).await?;
+        let plan = Box::pin(self.with_subqueries(&state, plan, &values)).await?;
         let physical = query::physical(&state, plan, values).await?;
         let verb = match change.verb {
             "DELETE" => Verb::Delete,

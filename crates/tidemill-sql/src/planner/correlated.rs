@@ -37,7 +37,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::analyzer::AnalyzerRule;
 
 use super::apply::{Apply, Domain};
-use super::{marker, single_value};
+use super::{marker, single_value, values};
 use crate::function::Key;
 
 #[derive(Debug)]
@@ -72,6 +72,10 @@ impl Names {
             LogicalPlan::Filter(filter) => self.filter(filter, all),
             LogicalPlan::Aggregate(aggregate) => self.aggregate(aggregate),
             LogicalPlan::Sort(sort) => self.sort(sort),
+            LogicalPlan::Values(values) if values.values.iter().flatten().any(has_subquery) => {
+                let computed = values::above_rows(values, &self.new_name("row"), has_subquery)?;
+                self.projection(computed).map(|plan| Transformed::yes(plan.data))
+            }
             LogicalPlan::Join(join) => {
                 match has_rewritten(join.filter.iter(), &join.left) && join.join_type == JoinType::Inner {
                     true => self.join_condition(join, all),
@@ -455,7 +459,7 @@ fn outer_columns(subquery: &Subquery, input: &LogicalPlan) -> Vec<Column> {
 }
 
 /// The columns that a plan refers to and that are of none of its own plans: a name is of the nearest plan that has it.
-fn free_columns(plan: &LogicalPlan) -> Vec<Column> {
+pub(super) fn free_columns(plan: &LogicalPlan) -> Vec<Column> {
     let mut columns: Vec<Column> = vec![];
     let mut note = |column: Column| {
         if !columns.contains(&column) {

@@ -73,6 +73,9 @@ impl VisitorMut for Rewriter<'_> {
             return ControlFlow::Break(Box::new(error));
         }
         merged_column::rewrite_order(query);
+        if let SetExpr::Values(values) = &mut *query.body {
+            values.rows.iter_mut().flat_map(|row| &mut row.content).for_each(exists_values);
+        }
         control(
             foreign_clause::query(query, &self.text)
                 .and_then(|()| clause::distinct_on(query))
@@ -171,7 +174,7 @@ impl VisitorMut for Rewriter<'_> {
     }
 }
 
-/// EXISTS in a select list is a value; in WHERE, DataFusion makes a join of it.
+/// EXISTS in a select list or in VALUES is a value; in WHERE, DataFusion makes a join of it.
 fn exists_values(expr: &mut Expr) {
     let _ = walk_expressions_mut(expr, |expr: &mut Expr| {
         clause::exists_value(expr);

@@ -1,5 +1,9 @@
-//! VALUES: each column has the common type of its rows.
+//! VALUES: each column has the common type of its rows, and its values may be those of subqueries.
 
+use datafusion::common::metadata::FieldMetadata;
+use datafusion::common::{Column, ScalarValue};
+use datafusion::error::Result;
+use datafusion::logical_expr::{self as logical, LogicalPlanBuilder, lit, when};
 use sqlparser::ast::{self, Expr, Value};
 
 use super::{marker, place};
@@ -56,4 +60,56 @@ fn kind(expr: &Expr) -> String {
 fn is_cast(expr: &Expr) -> bool {
     matches!(expr, Expr::BinaryOp { op, .. }
         if marker::is(op, marker::LITERAL) || marker::is(op, marker::CAST))
+}
+
+/// VALUES of which some are made of subqueries. DataFusion reads the rows while it plans, when no subquery has a value, so
+/// these values are computed above the rows.
+///
+/// ```text
+/// Values: (1, (SELECT …)), (2, 3)
+/// =>
+/// Projection: column1, CASE row WHEN 0 THEN (SELECT …) ELSE column2 END AS column2
+///   Values: (1, NULL, 0), (2, 3, 1)
+/// ```
+pub(super) fn above_rows(
+    values: logical::Values,
+    row: &str,
+    is_computed: impl Fn(&logical::Expr) -> bool,
+) -> Result<logical::Projection> {
+    let logical::Values { schema, values: mut rows } = values;
+    let number = logical::Expr::Column(Column::new_unqualified(row));
+    let mut shown = Vec::with_capacity(schema.fields().len());
+    for (place, field) in schema.fields().iter().enumerate() {
+        let metadata = Some(FieldMetadata::from(field.as_ref())).filter(|metadata| !metadata.is_empty());
+        let mut arms = Vec::new();
+        for (i, cells) in rows.iter_mut().enumerate() {
+            if is_computed(&cells[place]) {
+                let null = ScalarValue::try_from(field.data_type())?;
+                let null = logical::Expr::Literal(null, metadata.clone());
+                arms.push((i as u64, std::mem::replace(&mut cells[place], null)));
+            }
+        }
+        let of_row = logical::Expr::Column(Column::new_unqualified(field.name()));
+        let value = match (arms.len(), rows.len()) {
+            (0, _) => of_row,
+            (_, 1) => arms.remove(0).1,
+            _ => {
+                let (i, first) = arms.remove(0);
+                let mut cases = when(number.clone().eq(lit(i)), first);
+                for (i, value) in arms {
+                    cases = cases.when(number.clone().eq(lit(i)), value);
+                }
+                cases.otherwise(of_row)?
+            }
+        };
+        shown.push(value.alias_with_metadata(field.name(), metadata));
+    }
+    for (i, cells) in rows.iter_mut().enumerate() {
+        cells.push(lit(i as u64));
+    }
+    let names = schema.fields().iter().map(|field| field.name().as_str()).chain([row]);
+    let columns = (1..).map(|i| Column::new_unqualified(format!("column{i}")));
+    let renamed = columns.zip(names).map(|(column, name)| logical::Expr::Column(column).alias(name));
+    let rows = LogicalPlanBuilder::values(rows)?.project(renamed)?.build()?;
+    logical::Projection::try_new(shown, rows.into())
 }

@@ -510,3 +510,35 @@ async fn a_session_is_told_when_a_server_goes_and_comes() {
     assert_eq!(told("SHOW port"), [notice("back"), notice("back"), vec![]]);
     assert_eq!(told("SELECT 1"), [vec![], vec![], vec![]]);
 }
+
+/// What has one value for all rows is found first, wherever it is; the servers are told it.
+#[tokio::test]
+async fn new_values_may_be_those_of_subqueries() {
+    let Some(setting) = start().await else { return };
+    let Setting { remote, client, .. } = &setting;
+    client
+        .batch_execute("CREATE TABLE own (x int, t text); INSERT INTO own VALUES (5, 'five'), (7, 'seven')")
+        .await
+        .unwrap();
+    client
+        .batch_execute("INSERT INTO m (id, name, __spd_url) VALUES (1, (SELECT t FROM own WHERE x = 5), '/n1/'), ((SELECT 2), 'two', '/n2/')")
+        .await
+        .unwrap();
+    assert_eq!(rows(client, "SELECT id, name FROM m ORDER BY id").await, [["1", "five"], ["2", "two"]]);
+    let update = "UPDATE m SET v = (SELECT max(x) FROM own), n = 1 + (SELECT count(*) FROM m), name = (SELECT t FROM own WHERE false) WHERE id <= (SELECT 1)";
+    let told = explained(client, update).await;
+    assert!(told.contains(r#"SET "v" = '7'::double precision, "n" = '3'::numeric, "name" = NULL"#), "{told}");
+    assert_eq!(client.execute(update, &[]).await.unwrap(), 1);
+    assert_eq!(
+        rows(remote, "SELECT id, name, v, n FROM n1.m UNION ALL SELECT id, name, v, n FROM n2.m ORDER BY 1")
+            .await,
+        [["1", "NULL", "7", "3"], ["2", "two", "NULL", "NULL"]]
+    );
+    let prepared = "UPDATE m SET v = (SELECT x FROM own WHERE x > $1) WHERE id = 2";
+    assert_eq!(client.execute(prepared, &[&5_i32]).await.unwrap(), 1);
+    assert_eq!(rows(remote, "SELECT v FROM n2.m").await, [["7"]]);
+    assert_eq!(failure(client, "UPDATE m SET v = (SELECT x FROM own)").await.0, "21000");
+    let of_row = "UPDATE m SET v = (SELECT max(x) FROM own WHERE x > id)";
+    assert_eq!(failure(client, of_row).await.0, "0A000");
+    assert_eq!(client.execute("DELETE FROM m WHERE v = (SELECT max(v) FROM m)", &[]).await.unwrap(), 2);
+}
