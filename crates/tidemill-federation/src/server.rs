@@ -91,8 +91,18 @@ impl Server {
         self.connector.get_or_init(|| self.connect(mapping)).clone()
     }
 
+    /// What is wrong with an option does not say by itself whose it is.
+    fn named(&self, error: SqlError) -> SqlError {
+        let name = format!("\"{}\"", self.name);
+        match error.detail.is_some() || error.message.contains(&name) {
+            true => error,
+            false => error.with_detail(format!("The server is {name}.")),
+        }
+    }
+
     fn connect(&self, mapping: &Options) -> Result<Arc<dyn Connector>> {
-        let connector = (self.wrapper.connect)(&self.name, &self.options, mapping)?;
+        let connector = (self.wrapper.connect)(&self.name, &self.options, mapping);
+        let connector = connector.map_err(|error| self.named(error))?;
         let Some(health) = self.health.clone() else { return Ok(connector) };
         Ok(Arc::new(Watched { connector, health }))
     }

@@ -1,13 +1,15 @@
 //! TLS, with the modes of libpq's `sslmode`.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use tidemill_sql::{Result, SqlError, SqlState};
 use tokio_rustls::TlsConnector;
@@ -22,9 +24,9 @@ pub fn connector(mode: &str, server: &Options, mapping: &Options) -> Result<TlsC
     let root = server.get("sslrootcert");
     let provider = Arc::new(ring::default_provider());
     let verifier: Arc<dyn ServerCertVerifier> = match (mode, root) {
-        ("verify-full", Some(root)) => verifier(root, &provider)?,
+        ("verify-full", Some(root)) => Arc::new(Verifier::new(root, &provider, true)?),
         // As libpq: with a root certificate, what is required is also verified.
-        ("verify-ca" | "require", Some(root)) => Arc::new(AnyName(verifier(root, &provider)?)),
+        ("verify-ca" | "require", Some(root)) => Arc::new(Verifier::new(root, &provider, false)?),
         ("verify-ca" | "verify-full", None) => {
             let message = format!("sslmode \"{mode}\" needs a root certificate");
             return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
@@ -68,23 +70,52 @@ fn unreadable(what: &str, path: &str, error: &dyn fmt::Display) -> SqlError {
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
 }
 
-/// Verifies the chain and the name.
-fn verifier(root: &str, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(certificates(root)?);
-    WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build().map_err(
-        |error| {
-            let message = format!("root certificate file \"{root}\" cannot be used: {error}");
-            SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
-        },
-    )
+/// What is wrong with the certificate of a server, if that is why there is no connection.
+pub fn cause(error: &io::Error) -> Option<String> {
+    let Error::InvalidCertificate(why) = error.get_ref()?.downcast_ref::<Error>()? else { return None };
+    Some(match why {
+        CertificateError::NotValidForNameContext { expected, .. } => {
+            format!("server certificate does not match host name \"{}\"", expected.to_str())
+        }
+        CertificateError::NotValidForName => "server certificate does not match host name".to_string(),
+        CertificateError::UnknownIssuer => {
+            "certificate verify failed: it is not of an authority in sslrootcert".to_string()
+        }
+        CertificateError::Other(other) => format!("certificate verify failed: {other}"),
+        other => format!("certificate verify failed: {other}"),
+    })
 }
 
-/// `verify-ca`: the chain, not the name.
+/// `verify-ca`: the chain; `verify-full`: the name, too.
 #[derive(Debug)]
-struct AnyName(Arc<WebPkiServerVerifier>);
+struct Verifier {
+    chains: Arc<WebPkiServerVerifier>,
+    roots: Vec<CertificateDer<'static>>,
+    checks_name: bool,
+}
 
-impl ServerCertVerifier for AnyName {
+impl Verifier {
+    fn new(root: &str, provider: &Arc<CryptoProvider>, checks_name: bool) -> Result<Self> {
+        let unusable = |error: &dyn fmt::Display| {
+            let message = format!("root certificate file \"{root}\" cannot be used: {error}");
+            SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+        };
+        let roots = certificates(root)?;
+        let mut store = RootCertStore::empty();
+        store.add_parsable_certificates(roots.clone());
+        let chains = WebPkiServerVerifier::builder_with_provider(Arc::new(store), Arc::clone(provider));
+        Ok(Self { chains: chains.build().map_err(|error| unusable(&error))?, roots, checks_name })
+    }
+
+    /// The certificate of a server may be the root itself, as PostgreSQL's manual makes one: what `openssl req -x509` signs by
+    /// itself calls itself an authority. That is looked at after its time and before who has signed it.
+    fn is_root(&self, certificate: &CertificateDer<'_>, error: &Error) -> bool {
+        let Error::InvalidCertificate(CertificateError::Other(why)) = error else { return false };
+        why.0.downcast_ref() == Some(&webpki::Error::CaUsedAsEndEntity) && self.roots.contains(certificate)
+    }
+}
+
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -93,10 +124,17 @@ impl ServerCertVerifier for AnyName {
         ocsp: &[u8],
         now: UnixTime,
     ) -> std::result::Result<ServerCertVerified, Error> {
-        match self.0.verify_server_cert(certificate, intermediates, name, ocsp, now) {
+        let verified = match self.chains.verify_server_cert(certificate, intermediates, name, ocsp, now) {
+            Err(error) if self.is_root(certificate, &error) => {
+                let parsed = ParsedCertificate::try_from(certificate)?;
+                verify_server_name(&parsed, name).map(|()| ServerCertVerified::assertion())
+            }
+            verified => verified,
+        };
+        match verified {
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) => Ok(ServerCertVerified::assertion()),
+            )) if !self.checks_name => Ok(ServerCertVerified::assertion()),
             verified => verified,
         }
     }
@@ -107,7 +145,7 @@ impl ServerCertVerifier for AnyName {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> std::result::Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls12_signature(message, certificate, signed)
+        self.chains.verify_tls12_signature(message, certificate, signed)
     }
 
     fn verify_tls13_signature(
@@ -116,11 +154,11 @@ impl ServerCertVerifier for AnyName {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> std::result::Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls13_signature(message, certificate, signed)
+        self.chains.verify_tls13_signature(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
+        self.chains.supported_verify_schemes()
     }
 }
 

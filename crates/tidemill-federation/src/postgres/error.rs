@@ -9,6 +9,7 @@ use tokio_postgres::error::DbError;
 
 use super::socket::Address;
 use crate::connector::RemoteQuery;
+use crate::tls;
 
 /// No connection could be made.
 pub fn not_connected(server: &str, address: &Address, error: &Error) -> SqlError {
@@ -35,6 +36,9 @@ pub fn not_read(server: &str, product: &str) -> SqlError {
 
 /// What the operating system says of a socket.
 pub fn of_socket(error: &io::Error) -> String {
+    if let Some(cause) = tls::cause(error) {
+        return cause;
+    }
     let question = match error.kind() {
         io::ErrorKind::ConnectionRefused => {
             "\n\tIs the server running on that host and accepting TCP/IP connections?"

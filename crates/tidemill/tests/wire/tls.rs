@@ -15,9 +15,10 @@ pub fn make_certificates(dir: &Path) -> bool {
             openssl req -x509 -newkey rsa:2048 -nodes -keyout $ca.key -out $ca.crt -subj /CN=$ca -days 30 -addext basicConstraints=critical,CA:TRUE
         done
         openssl req -newkey rsa:2048 -nodes -keyout server.key -out server.csr -subj /CN=localhost
+        openssl req -x509 -newkey rsa:2048 -nodes -keyout self.key -out self.crt -subj /CN=localhost -days 30 -addext subjectAltName=DNS:localhost
         printf 'subjectAltName=DNS:localhost' > san
         openssl x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out server.crt -days 30 -extfile san
-        chmod 600 server.key
+        chmod 600 server.key self.key
         if [ $(id -u) = 0 ]; then chown -R postgres . ; fi";
     Command::new("sh")
         .args(["-c", script])
@@ -94,15 +95,58 @@ async fn connections_are_encrypted_as_sslmode_says() {
         );
         client.batch_execute("RESET statement_timeout").await.unwrap();
     }
-    for (host, options, state) in [
-        ("127.0.0.1", format!("sslmode 'verify-full', {}", root("ca.crt")), "08001"),
-        ("localhost", format!("sslmode 'verify-ca', {}", root("other.crt")), "08001"),
-        ("localhost", format!("sslmode 'verify-full', {}", root("other.crt")), "08001"),
-        ("localhost", "sslmode 'verify-full'".to_string(), "22023"),
-        ("localhost", format!("sslmode 'verify-full', {}", root("nope.crt")), "22023"),
+    for (host, options, state, detail) in [
+        (
+            "127.0.0.1",
+            format!("sslmode 'verify-full', {}", root("ca.crt")),
+            "08001",
+            "server certificate does not match host name \"127.0.0.1\"",
+        ),
+        (
+            "localhost",
+            format!("sslmode 'verify-ca', {}", root("other.crt")),
+            "08001",
+            "certificate verify failed: it is not of an authority in sslrootcert",
+        ),
+        ("localhost", format!("sslmode 'verify-full', {}", root("other.crt")), "08001", "verify failed"),
+        ("localhost", "sslmode 'verify-full'".to_string(), "22023", "The server is \"s\"."),
+        (
+            "localhost",
+            format!("sslmode 'verify-full', {}", root("nope.crt")),
+            "22023",
+            "The server is \"s\".",
+        ),
     ] {
         define(&client, &at(host, &options)).await;
-        let (code, message) = failure(&client, query).await;
-        assert_eq!(code, state, "{host}, {options}: {message}");
+        refused(&client, query, state, detail).await;
     }
+    // A certificate that is its own authority, as PostgreSQL's manual makes one.
+    for set in
+        [format!("ssl_cert_file = '{}'", file("self.crt")), format!("ssl_key_file = '{}'", file("self.key"))]
+    {
+        remote.batch_execute(&format!("ALTER SYSTEM SET {set}")).await.unwrap();
+    }
+    remote.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+    while rows(&remote, "SHOW ssl_key_file").await != [[file("self.key")]] {
+        assert!(std::time::Instant::now() < deadline, "the server takes no other certificate");
+    }
+    for (host, mode) in [("127.0.0.1", "verify-ca"), ("localhost", "verify-full")] {
+        define(&client, &at(host, &format!("sslmode '{mode}', {}", root("self.crt")))).await;
+        assert_eq!(rows(&client, query).await, [["t"]], "{mode}");
+    }
+    for (host, mode, file, detail) in [
+        ("127.0.0.1", "verify-full", "self.crt", "does not match host name"),
+        ("localhost", "verify-ca", "other.crt", "verify failed"),
+        ("localhost", "verify-full", "ca.crt", "verify failed"),
+    ] {
+        define(&client, &at(host, &format!("sslmode '{mode}', {}", root(file)))).await;
+        refused(&client, query, "08001", detail).await;
+    }
+}
+
+async fn refused(client: &Client, query: &str, state: &str, detail: &str) {
+    let error = client.simple_query(query).await.unwrap_err();
+    let error = error.as_db_error().unwrap();
+    assert_eq!(error.code().code(), state, "{error:?}");
+    assert!(error.detail().is_some_and(|told| told.contains(detail)), "{error:?}");
 }
