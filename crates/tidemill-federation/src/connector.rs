@@ -169,6 +169,16 @@ pub struct RemoteQuery {
     pub pruning: Vec<Expr>,
     /// For servers of this kind.
     pub cascade: Option<Arc<Cascade>>,
+    /// Of a part of what is read.
+    pub range: Option<Arc<Range>>,
+}
+
+/// A query of a part of a table, beside others of the other parts. Where there are no connections for all of them, the first
+/// reads everything and the others have no rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Range {
+    pub is_first: bool,
+    pub whole: RemoteQuery,
 }
 
 /// A column of the result.

@@ -22,6 +22,7 @@ pub mod option;
 pub mod postgres;
 pub mod pushdown;
 mod returned;
+mod room;
 pub mod scan;
 pub mod select;
 pub mod server;

@@ -31,6 +31,7 @@ use tokio_postgres::config::SslMode;
 use crate::connector::{Capabilities, Connector, Fate, ImportedTable, RemoteQuery, Writer};
 use crate::fact::TableFacts;
 use crate::option::{Check, OptionSpec, Options, Place, Support, parse_bool};
+use crate::room::{CONNECTION_WAIT, CONNECTIONS_MAX, Room};
 use crate::snapshot::Shared;
 use crate::table::TableDefinition;
 pub(crate) use capability::{CAPABILITIES, OF_TIDEMILL};
@@ -57,7 +58,7 @@ const IMPORT: &[Place] = &[Place::Import];
 const NO_COSTS: Support = Support::NoEffect("costs are not estimated");
 const NO_CURSOR: Support = Support::NoEffect("rows come without a cursor");
 
-/// The options of `postgres_fdw`, in its order.
+/// The options of `postgres_fdw`, in its order, and how many connections there may be.
 pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec::new("service", SERVER, Check::Text, Support::No),
     OptionSpec::new("passfile", SERVER, Check::Text, Support::No),
@@ -90,6 +91,8 @@ pub const OPTIONS: &[OptionSpec] = &[
         Check::Bool,
         Support::NoEffect("servers commit one after the other"),
     ),
+    OptionSpec::new("max_connections", SERVER, Check::Positive, Support::Yes),
+    OptionSpec::new("connection_wait", SERVER, Check::Count, Support::Yes),
     OptionSpec::new("user", MAPPING, Check::Text, Support::Yes),
     OptionSpec::new("password", MAPPING, Check::Text, Support::Yes),
     OptionSpec::new("sslpassword", MAPPING, Check::Text, Support::No),
@@ -155,7 +158,11 @@ fn connector_with(
         Some(seconds) => Duration::from_secs(seconds),
     };
     let keeps = server.get("keep_connections").and_then(parse_bool).unwrap_or(true);
-    let pool = Arc::new(Pool::new(name, address, config, connect_timeout, keeps));
+    let connections_max =
+        number(server, "max_connections")?.map(|count| usize::try_from(count).unwrap_or(usize::MAX));
+    let wait = number(server, "connection_wait")?.map(Duration::from_secs);
+    let room = Room::new(name, connections_max.unwrap_or(CONNECTIONS_MAX), wait.unwrap_or(CONNECTION_WAIT));
+    let pool = Arc::new(Pool::new(name, address, config, connect_timeout, keeps, room));
     Ok(Arc::new(Postgres { capabilities, pool, facts: Facts::default() }))
 }
 

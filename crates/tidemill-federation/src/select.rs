@@ -9,7 +9,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{CastExpr, Column};
 use tidemill_sql::types::Type;
 
-use crate::connector::{Capabilities, RemoteColumn, RemoteQuery};
+use crate::connector::{Capabilities, Range, RemoteColumn, RemoteQuery};
 use crate::dialect::{Dialect, Operand, order_item};
 use crate::expression::Writer;
 use crate::fact::{TableFacts, TableSize};
@@ -35,8 +35,17 @@ pub struct RemoteSelect {
     pub keys: Option<usize>,
     pub order: Vec<String>,
     pub limit: Option<usize>,
+    /// A part of the table, beside which the others are read.
+    pub range: Option<PageRange>,
     /// Of the table.
     pub facts: Arc<TableFacts>,
+}
+
+/// A part of a table, as a condition in the words of the other side.
+#[derive(Debug, Clone)]
+pub struct PageRange {
+    pub is_first: bool,
+    pub condition: String,
 }
 
 /// What is selected, in the words of the other side, and what it is here.
@@ -78,6 +87,7 @@ impl RemoteSelect {
             keys: None,
             order: vec![],
             limit: None,
+            range: None,
             facts,
         }
     }
@@ -107,7 +117,8 @@ impl RemoteSelect {
     /// About how many rows it gives.
     pub fn rows(&self) -> Option<usize> {
         let all = self.size().filter(|_| self.keys.is_none())?.rows as f64;
-        let rows = self.conditions.iter().fold(all, |rows, _| rows * SELECTIVITY).ceil() as usize;
+        let conditions = self.conditions.iter().chain(self.range.iter().map(|range| &range.condition));
+        let rows = conditions.fold(all, |rows, _| rows * SELECTIVITY).ceil() as usize;
         Some(self.limit.map_or(rows, |limit| rows.min(limit)))
     }
 
@@ -123,6 +134,15 @@ impl RemoteSelect {
     }
 
     pub fn query(&self, capabilities: &Capabilities) -> RemoteQuery {
+        let whole = self.whole(capabilities);
+        let Some(PageRange { is_first, condition }) = &self.range else { return whole };
+        let conditions = self.conditions.iter().chain([condition]).cloned().collect();
+        let part = Self { conditions, ..self.clone() }.whole(capabilities);
+        RemoteQuery { range: Some(Arc::new(Range { is_first: *is_first, whole })), ..part }
+    }
+
+    /// Whatever part of it is meant.
+    fn whole(&self, capabilities: &Capabilities) -> RemoteQuery {
         let dialect = capabilities.dialect;
         RemoteQuery {
             sql: dialect.select(self),
@@ -135,6 +155,7 @@ impl RemoteSelect {
             definition: Arc::clone(&self.table),
             pruning: self.pruning.clone(),
             cascade: None,
+            range: None,
         }
     }
 

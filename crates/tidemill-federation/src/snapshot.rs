@@ -14,11 +14,24 @@ use crate::scan::ForeignScanExec;
 /// A snapshot that the first scan takes and the others read: whatever the connector needs for that. It is given up when the
 /// last of them, and the statement, have ended.
 #[derive(Default)]
-pub struct Shared(pub OnceCell<Box<dyn Any + Send + Sync>>);
+pub struct Shared {
+    pub taken: OnceCell<Box<dyn Any + Send + Sync>>,
+    /// Scans that there are, without those that need not be.
+    pub scans: usize,
+    /// Scans of parts that others could read as well.
+    pub spare_scans: usize,
+}
+
+impl Shared {
+    fn count(&mut self, scan: &ForeignScanExec) {
+        let is_spare = scan.query().range.as_ref().is_some_and(|range| !range.is_first);
+        *(if is_spare { &mut self.spare_scans } else { &mut self.scans }) += 1;
+    }
+}
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Shared")
+        f.debug_struct("Shared").field("scans", &self.scans).finish_non_exhaustive()
     }
 }
 
@@ -29,21 +42,23 @@ pub struct Snapshots(Vec<(Arc<dyn Connector>, Arc<Shared>)>);
 impl Snapshots {
     /// Of the servers that the plan reads more than once; `None` if there are none.
     pub fn of(plan: &Arc<dyn ExecutionPlan>) -> Option<Self> {
-        let (mut once, mut shared): (Vec<&Arc<dyn Connector>>, Vec<(Arc<dyn Connector>, _)>) =
-            Default::default();
+        let mut found: Vec<(Arc<dyn Connector>, Shared)> = Vec::new();
         let mut stack = vec![plan];
         while let Some(node) = stack.pop() {
             stack.extend(node.children());
-            let Some(connector) = node.downcast_ref::<ForeignScanExec>().map(ForeignScanExec::connector)
-            else {
-                continue;
-            };
-            if !once.iter().any(|known| Arc::ptr_eq(known, connector)) {
-                once.push(connector);
-            } else if !shared.iter().any(|(known, _)| Arc::ptr_eq(known, connector)) {
-                shared.push((Arc::clone(connector), Arc::default()));
+            let Some(scan) = node.downcast_ref::<ForeignScanExec>() else { continue };
+            match found.iter_mut().find(|(known, _)| Arc::ptr_eq(known, scan.connector())) {
+                Some((_, shared)) => shared.count(scan),
+                None => {
+                    let mut shared = Shared::default();
+                    shared.count(scan);
+                    found.push((Arc::clone(scan.connector()), shared));
+                }
             }
         }
+        found.retain(|(_, shared)| shared.scans + shared.spare_scans > 1);
+        let shared = found.into_iter().map(|(connector, shared)| (connector, Arc::new(shared)));
+        let shared: Vec<_> = shared.collect();
         (!shared.is_empty()).then_some(Self(shared))
     }
 

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use parking_lot::Mutex;
-use tidemill_sql::{Result, SqlError, SqlState};
+use tidemill_sql::{Result, SqlError};
 use tokio::io::AsyncReadExt;
 use tokio::task::JoinHandle;
 use tokio_postgres::error::DbError;
@@ -18,11 +19,12 @@ use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls};
 use super::error::{not_connected, not_read, of_socket, unreachable, warning};
 use super::socket::{Address, Socket};
 use super::tap::{Outlet, Tap};
+use crate::room::{Room, Seats};
 
-/// Connections of a server at most.
-const CONNECTIONS_MAX: usize = 100;
 /// Connections that are kept for the next query at most, and for how long.
 const IDLE_MAX: usize = 16;
+/// How often a server that has no room for one more connection is asked again.
+const FULL_RETRY: Duration = Duration::from_millis(100);
 /// Warnings of a server that are kept at most.
 const WARNINGS_MAX: usize = 100;
 const IDLE_FOR: Duration = Duration::from_secs(300);
@@ -40,6 +42,8 @@ pub struct Pool {
     config: Config,
     connect_timeout: Duration,
     keeps: bool,
+    /// The connections that queries have; kept ones, and that of the probe, are not among them.
+    pub room: Room,
     idle: Mutex<Vec<(Instant, Connection)>>,
     /// The connection of the probe.
     probe: Mutex<Option<Connection>>,
@@ -67,6 +71,8 @@ pub struct Connection {
     pub rows: Outlet,
     warnings: Warnings,
     driver: JoinHandle<()>,
+    /// Of whoever has it; a connection that is kept has none.
+    seat: Option<Seats>,
     _counted: Counted,
 }
 
@@ -135,14 +141,57 @@ impl Pool {
         config: Config,
         connect_timeout: Duration,
         keeps: bool,
+        room: Room,
     ) -> Self {
         let (idle, probe, is_tidemill, open) = Default::default();
         let server = server.to_string();
-        Self { server, address, config, connect_timeout, keeps, idle, probe, is_tidemill, open }
+        Self { server, address, config, connect_timeout, keeps, room, idle, probe, is_tidemill, open }
+    }
+
+    /// A connection that was kept, or a new one, as soon as there is one.
+    pub async fn get(&self) -> Result<Connection> {
+        self.seated(self.room.take(1).await?, false).await
+    }
+
+    /// A new connection, as soon as there may be one.
+    pub async fn connect(&self) -> Result<Connection> {
+        self.seated(self.room.take(1).await?, true).await
+    }
+
+    /// A connection for whoever may have one. While the server has no room for another it is asked again.
+    pub async fn seated(&self, seat: Seats, is_new: bool) -> Result<Connection> {
+        let deadline = Instant::now() + self.room.wait;
+        loop {
+            match if is_new { self.connect_as(&self.config).await } else { self.any().await } {
+                Err(refusal) if refusal.is_full && Instant::now() < deadline => {
+                    tokio::time::sleep(FULL_RETRY).await;
+                }
+                Err(refusal) => return Err(refusal.error),
+                Ok(mut connection) => {
+                    connection.seat = Some(seat);
+                    return Ok(connection);
+                }
+            }
+        }
+    }
+
+    /// Connections that nobody waits for; `None` if there is no room for all of them.
+    pub async fn spare(&self, count: usize) -> Option<Vec<Connection>> {
+        let mut seats = self.room.spare(count)?;
+        let made = join_all((0..count).map(|_| self.any())).await;
+        let mut connections: Vec<_> = made.into_iter().filter_map(std::result::Result::ok).collect();
+        if connections.len() < count {
+            connections.into_iter().for_each(|connection| self.put(connection));
+            return None;
+        }
+        for connection in &mut connections {
+            connection.seat = seats.split(1);
+        }
+        Some(connections)
     }
 
     /// A connection that was kept, or a new one; that of the probe if the server has no room for another.
-    pub async fn get(&self) -> Result<Connection> {
+    async fn any(&self) -> std::result::Result<Connection, Refusal> {
         let kept = {
             let mut idle = self.idle.lock();
             idle.retain(|(since, connection)| since.elapsed() < IDLE_FOR && !connection.client.is_closed());
@@ -153,9 +202,9 @@ impl Pool {
             None => match self.connect_as(&self.config).await {
                 Err(refusal) if refusal.is_full => {
                     let of_probe = self.probe.lock().take();
-                    of_probe.filter(|kept| !kept.client.is_closed()).ok_or(refusal.error)
+                    of_probe.filter(|kept| !kept.client.is_closed()).ok_or(refusal)
                 }
-                connected => connected.map_err(|refusal| refusal.error),
+                connected => connected,
             },
         }
     }
@@ -190,20 +239,9 @@ impl Pool {
         self.open.load(Ordering::Acquire)
     }
 
-    /// A new connection.
-    pub async fn connect(&self) -> Result<Connection> {
-        self.connect_as(&self.config).await.map_err(|refusal| refusal.error)
-    }
-
     async fn connect_as(&self, config: &Config) -> std::result::Result<Connection, Refusal> {
         let counted = Counted(Arc::clone(&self.open));
-        if self.open.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
-            let message = format!("too many connections to server \"{}\"", self.server);
-            let error = SqlError::new(SqlState::TOO_MANY_CONNECTIONS, message);
-            return Err(error
-                .with_detail(format!("There are {CONNECTIONS_MAX}, which is the limit."))
-                .into());
-        }
+        self.open.fetch_add(1, Ordering::AcqRel);
         match tokio::time::timeout(self.connect_timeout, self.open(config, counted)).await {
             Ok(opened) => opened,
             Err(_) => Err(unreachable(&self.server, &self.address, "timeout expired").into()),
@@ -228,8 +266,16 @@ impl Pool {
         // It ends with the client, or is aborted with the connection.
         let driver = tokio::spawn(drive(connection, Arc::clone(&warnings)));
         let is_used = false;
-        let connection =
-            Connection { client, is_used, is_tidemill, rows, warnings, driver, _counted: counted };
+        let connection = Connection {
+            client,
+            is_used,
+            is_tidemill,
+            rows,
+            warnings,
+            driver,
+            seat: None,
+            _counted: counted,
+        };
         connection.client.batch_execute(SET_UP).await.map_err(failed)?;
         Ok(connection)
     }
@@ -255,6 +301,7 @@ impl Pool {
             return;
         }
         connection.is_used = true;
+        connection.seat = None;
         connection.warnings.lock().clear();
         let mut idle = self.idle.lock();
         if idle.len() < IDLE_MAX {

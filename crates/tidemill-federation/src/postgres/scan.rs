@@ -83,8 +83,8 @@ impl From<SqlError> for Failure {
 }
 
 impl Scan {
-    async fn run(self, batches: Batches) -> Result<()> {
-        let kept = self.pool.get().await?;
+    async fn run(mut self, batches: Batches) -> Result<()> {
+        let Some(kept) = self.connection().await? else { return Ok(()) };
         let is_used = kept.is_used;
         match self.copy(kept, &batches).await {
             Err(Failure { error, is_lost_early: true }) if is_used => {
@@ -96,6 +96,24 @@ impl Scan {
         }
     }
 
+    /// `None`: another scan reads its rows.
+    async fn connection(&mut self) -> Result<Option<Connection>> {
+        let Some(shared) = &self.shared else { return self.pool.get().await.map(Some) };
+        let exported = snapshot::shared(shared, &self.pool, &self.query).await?;
+        let is_spare = match self.query.range.clone() {
+            Some(range) if !exported.is_divided && range.is_first => {
+                self.query = Arc::new(range.whole.clone());
+                false
+            }
+            Some(_) if !exported.is_divided => {
+                (self.counted)(0);
+                return Ok(None);
+            }
+            range => range.is_some_and(|range| !range.is_first),
+        };
+        exported.connection(is_spare).await.map(Some)
+    }
+
     /// All that the server is told, at once.
     async fn script(&self, connection: &Connection) -> Result<String> {
         let mut script = BEGIN.to_string();
@@ -104,8 +122,10 @@ impl Scan {
                 script += &format!("; {}", cascade.settings(true));
             }
         } else if let Some(shared) = &self.shared {
-            let name = snapshot::name(shared, &self.pool, &self.query).await?;
-            script += &format!("; SET TRANSACTION SNAPSHOT '{name}'");
+            let exported = snapshot::shared(shared, &self.pool, &self.query).await?;
+            if let Some(name) = exported.name() {
+                script += &format!("; SET TRANSACTION SNAPSHOT '{name}'");
+            }
         }
         Ok(script + &format!("; COPY ({}) TO STDOUT (FORMAT binary); COMMIT", self.query.sql))
     }

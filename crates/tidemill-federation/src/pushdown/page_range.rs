@@ -7,6 +7,7 @@
 //!                                          ForeignScan: SELECT v FROM hist WHERE ctid >= '(9000,0)'
 //! ```
 //!
+//! If the server has no connections for all of them, the first scan reads the whole table and the others have no rows.
 //! Only where all rows are wanted: a condition may have an index, and what is folded or sorted there are few rows.
 
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use datafusion::physical_plan::union::UnionExec;
 use super::Pushdown;
 use super::rule::{NodeRule, Plan};
 use crate::scan::ForeignScanExec;
-use crate::select::RemoteSelect;
+use crate::select::{PageRange, RemoteSelect};
 
 /// Pages for which a connection is worth while.
 const PAGES_MIN: u64 = 1024;
@@ -46,8 +47,9 @@ fn ranges(scan: &ForeignScanExec, connections: u64) -> Option<Vec<Arc<dyn Execut
     }
     let bound = |i: u64| (0 < i && i < count).then(|| size.pages * i / count);
     let scans = (0..count).map(|i| {
-        let range = scan.capabilities().dialect.page_range(bound(i), bound(i + 1))?;
-        let select = RemoteSelect { conditions: vec![range], ..select.clone() };
+        let condition = scan.capabilities().dialect.page_range(bound(i), bound(i + 1))?;
+        let range = Some(PageRange { is_first: i == 0, condition });
+        let select = RemoteSelect { range, ..select.clone() };
         Some(Arc::new(scan.with_select(select, scan.schema())) as Arc<dyn ExecutionPlan>)
     });
     scans.collect()

@@ -56,7 +56,7 @@ struct Scan {
 impl Scan {
     fn run(self, runtime: &Handle, shared: Option<Arc<Shared>>, batches: &Batches) -> Result<()> {
         if let Some(shared) = &shared {
-            runtime.block_on(shared.0.get_or_try_init(|| async { self.hold() }))?;
+            runtime.block_on(shared.taken.get_or_try_init(|| async { self.hold() }))?;
         }
         let mut connection = self.database.open()?;
         let failed = |error: rusqlite::Error| self.database.failed(&self.query, &error);

@@ -841,3 +841,66 @@ async fn a_statement_reads_one_snapshot_of_a_server() {
         "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tidemill' AND state <> 'idle'";
     wait_until(remote, left, "0").await;
 }
+
+/// Many sessions share the connections that there are.
+#[tokio::test]
+async fn who_needs_a_connection_waits_for_one() {
+    let Some(setting) = start().await else { return };
+    let Setting { node, remote, server, client, .. } = &setting;
+    remote
+        .batch_execute(
+            "CREATE TABLE wide AS SELECT x AS id, repeat('x', 1000) AS t FROM generate_series(1, 30000) AS x;
+             CREATE TABLE note (id int); CREATE ROLE few LOGIN CONNECTION LIMIT 3; GRANT SELECT ON wide TO few",
+        )
+        .await
+        .unwrap();
+    remote.batch_execute("VACUUM ANALYZE wide").await.unwrap();
+    let define = |name: &str, user: &str, options: &str| {
+        format!(
+            "CREATE SERVER {name} FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '127.0.0.1', port '{}', dbname 'postgres', {options});
+             CREATE USER MAPPING FOR PUBLIC SERVER {name} OPTIONS (user '{user}');
+             CREATE FOREIGN TABLE {name}_wide (id int, t text) SERVER {name} OPTIONS (table_name 'wide');
+             CREATE FOREIGN TABLE {name}_note (id int) SERVER {name} OPTIONS (table_name 'note')",
+            node.port
+        )
+    };
+    client
+        .batch_execute(&define("two", "postgres", "max_connections '2', connection_wait '600'"))
+        .await
+        .unwrap();
+    client.batch_execute(&define("role", "few", "connection_wait '600'")).await.unwrap();
+    client.batch_execute(&define("many", "postgres", "max_connections '20'")).await.unwrap();
+    client
+        .batch_execute(&define("one", "postgres", "max_connections '1', connection_wait '0'"))
+        .await
+        .unwrap();
+    for name in ["two", "role", "many"] {
+        // Its parts are read by four where there are as many.
+        let query = format!(
+            "SET enable_foreign_aggregates = off; SELECT count(*), sum(id), count(DISTINCT id) FROM {name}_wide"
+        );
+        let sessions = (0..12).map(|_| async {
+            let session = server.connect().await;
+            for _ in 0..3 {
+                assert_eq!(rows(&session, &query).await, [["30000", "450015000", "30000"]], "{name}");
+            }
+        });
+        futures::future::join_all(sessions).await;
+    }
+    let most = "SELECT connections <= 3 FROM tidemill.nodes WHERE server = 'two'";
+    assert_eq!(rows(client, most).await, [["t"]]);
+    client.batch_execute("BEGIN; INSERT INTO one_note VALUES (1)").await.unwrap();
+    let second = server.connect().await;
+    let (code, told) = failure(&second, "SELECT count(*) FROM one_wide").await;
+    assert_eq!((code.as_str(), told.as_str()), ("53300", "too many connections to server \"one\""));
+    client.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(rows(&second, "SELECT count(*) FROM one_wide").await, [["30000"]]);
+    second.batch_execute("SET enable_foreign_joins = off").await.unwrap();
+    let twice = "SELECT count(*) FROM TABLE AS a JOIN TABLE AS b USING (id)";
+    assert_eq!(rows(&second, &twice.replace("TABLE", "two_note")).await, [["1"]]);
+    let (code, told) = failure(&second, &twice.replace("TABLE", "one_note")).await;
+    assert_eq!(
+        (code.as_str(), told.as_str()),
+        ("53300", "this statement needs 2 connections to server \"one\"")
+    );
+}
