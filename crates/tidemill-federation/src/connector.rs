@@ -13,7 +13,7 @@ use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError, SqlState};
 
 use crate::cascade::Cascade;
-use crate::dialect::{Comparison, Dialect};
+use crate::dialect::{Comparison, Dialect, Operand, is_text};
 use crate::fact::TableFacts;
 use crate::option::Options;
 use crate::snapshot::Shared;
@@ -54,6 +54,9 @@ pub struct Capabilities {
     pub mixed: &'static [(Scalar, Scalar)],
     /// `CASE WHEN`, and conditions as values.
     pub cases: bool,
+    /// Whether values there are kept as the modifiers of their types say, which is checked: a `numeric(5,1)` here is one there.
+    /// If not, whatever is asked of a column with a modifier is judged here, where its values are made so.
+    pub modifiers: bool,
     /// Conditions are looked at to read less. Their rows are filtered here all the same.
     pub prunes: bool,
 }
@@ -121,8 +124,14 @@ impl Capabilities {
             casts_in_utc: &[],
             mixed: &[],
             cases: false,
+            modifiers: false,
             prunes: false,
         }
+    }
+
+    /// Whether a column, or something that is made of it, is there what it is here.
+    pub fn keeps(&self, operand: &Operand) -> bool {
+        self.modifiers || operand.ty.typmod < 0 || operand.value.is_some()
     }
 
     /// Whether values of a type are compared there as they are here.

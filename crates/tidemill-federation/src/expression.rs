@@ -205,7 +205,11 @@ impl Writer<'_> {
 
     pub fn operand(&self, expr: &Expr) -> Option<Operand> {
         if let Some(column) = expr.downcast_ref::<Column>() {
-            return self.columns.get(column.index()).cloned();
+            return self
+                .columns
+                .get(column.index())
+                .filter(|operand| self.capabilities.keeps(operand))
+                .cloned();
         }
         let ty = Type::of_field(expr.return_field(&self.schema).ok()?.as_ref()).ok()?;
         if let Some(literal) = expr.downcast_ref::<Literal>() {

@@ -15,6 +15,7 @@ pub mod health;
 pub mod influx;
 pub mod keepalive;
 pub mod migration;
+mod modifier;
 pub mod multi_tenant;
 pub mod mysql;
 pub mod node;

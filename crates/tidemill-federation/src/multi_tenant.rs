@@ -171,7 +171,9 @@ impl MultiTenantTable {
         match found {
             None => SqlError::new(SqlState::UNDEFINED_COLUMN, format!("{what} is not in {of_child}")),
             Some(found) => {
-                let (wanted, found) = (wanted.with_typmod(-1).display(), found.with_typmod(-1).display());
+                let is_modifier = wanted.oid() == found.oid();
+                let shown = |ty: Type| if is_modifier { ty } else { ty.with_typmod(-1) }.display();
+                let (wanted, found) = (shown(wanted), shown(found));
                 let message = format!("{what} is of type {wanted}, in {of_child} of type {found}");
                 SqlError::new(SqlState::FDW_INVALID_DATA_TYPE, message)
             }

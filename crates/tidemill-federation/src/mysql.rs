@@ -145,6 +145,7 @@ pub(crate) static CAPABILITIES: Capabilities = Capabilities {
     casts_in_utc: &[],
     mixed: &[],
     cases: false,
+    modifiers: false,
     prunes: false,
 };
 

@@ -188,7 +188,7 @@ impl RemoteSelect {
     /// A column or an expression as what it is there; of a key, what it is made of.
     pub(crate) fn operand(&self, source: &Source, capabilities: &Capabilities) -> Option<Operand> {
         match source {
-            Source::Column { index, .. } => self.column(*index),
+            Source::Column { index, .. } => self.column(*index).filter(|operand| capabilities.keeps(operand)),
             Source::Expression { expr, .. } => self.writer(capabilities).operand(expr),
             Source::Constant(_) => None,
         }

@@ -113,6 +113,7 @@ pub(crate) static CAPABILITIES: Capabilities = Capabilities {
     casts_in_utc: &[],
     mixed: &[],
     cases: false,
+    modifiers: false,
     prunes: false,
 };
 
@@ -141,6 +142,7 @@ static UTF_16: Capabilities = Capabilities {
     casts_in_utc: &[],
     mixed: &[],
     cases: false,
+    modifiers: false,
     prunes: false,
 };
 

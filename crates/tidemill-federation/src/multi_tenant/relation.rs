@@ -33,6 +33,7 @@ use tidemill_sql::types::{Scalar, Type};
 
 use super::below::{is_node, localized};
 use super::{ChildTable, MultiTenantTable, URL};
+use crate::modifier::is_within;
 use crate::table::{ForeignTable, is_always, is_never};
 
 type Plan = Arc<dyn ExecutionPlan>;
@@ -101,7 +102,7 @@ impl Child {
             }
             let place = schema.index_of(name).ok();
             match place.map(|place| Type::of_field(schema.field(place))).transpose()? {
-                Some(found) if found.oid() == ty.oid() => Ok(place),
+                Some(found) if found.oid() == ty.oid() && is_within(found, *ty) => Ok(place),
                 found => Err(whole.unlike(child, name, *ty, found)),
             }
         };

@@ -182,6 +182,7 @@ const fn capabilities(dialect: &'static dyn Dialect) -> Capabilities {
         casts_in_utc: CASTS_IN_UTC,
         mixed: MIXED,
         cases: true,
+        modifiers: true,
         prunes: false,
     }
 }

@@ -14,7 +14,7 @@ use tokio_postgres::{Error, Row, Statement};
 use super::connect::{Connection, Pool};
 use super::dialect::PostgresDialect;
 use super::error::is_lost;
-use super::scan::{fits, is_read_as_text, mismatch};
+use super::scan::{fits, is_read_as_text, keeps_modifier, mismatch};
 use crate::fact::{TableFacts, TableSize};
 use crate::table::{ForeignColumn, TableDefinition};
 
@@ -67,7 +67,7 @@ struct Known {
     /// `None`: the server has not told.
     facts: Option<Arc<TableFacts>>,
     /// Columns there, each with the type that it has been found to have.
-    checked: Vec<(String, u32)>,
+    checked: Vec<(String, tidemill_sql::types::Type)>,
     /// Those of them that are read as texts.
     as_text: Vec<String>,
 }
@@ -92,7 +92,7 @@ impl Known {
     }
 
     fn has_checked(&self, column: &ForeignColumn) -> bool {
-        self.checked.iter().any(|(name, oid)| *name == column.remote && *oid == column.ty.oid())
+        self.checked.iter().any(|(name, ty)| *name == column.remote && *ty == column.ty)
     }
 }
 
@@ -116,11 +116,11 @@ impl Facts {
                 let oid = found.type_().oid();
                 if is_read_as_text(column.ty, oid) {
                     as_text.push(column.remote.clone());
-                } else if !fits(column.ty, oid) {
+                } else if !fits(column.ty, oid) || !keeps_modifier(column.ty, found) {
                     let wanted = column.remote_column();
                     return Err(mismatch(&pool.server, &table.name, &relation, &wanted, found));
                 }
-                checked.push((column.remote.clone(), column.ty.oid()));
+                checked.push((column.remote.clone(), column.ty));
             }
         }
         let mut all = self.0.lock();

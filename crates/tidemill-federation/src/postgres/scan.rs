@@ -25,6 +25,7 @@ use super::running::Running;
 use super::snapshot;
 use crate::cascade::Below;
 use crate::connector::{RemoteColumn, RemoteQuery};
+use crate::modifier::is_within;
 use crate::snapshot::Shared;
 
 /// Batches that wait for whoever reads them. When they are as many, the server is read no further.
@@ -305,14 +306,16 @@ pub(super) fn mismatch(
     wanted: &RemoteColumn,
     found: &Column,
 ) -> SqlError {
+    let is_modifier = fits(wanted.ty, found.type_().oid());
+    let shown = |ty: Type, typmod| ty.with_typmod(if is_modifier { typmod } else { -1 }).display();
     let found = match Type::from_oid(found.type_().oid()) {
-        Some(ty) => ty.display(),
+        Some(ty) => shown(ty, found.type_modifier()),
         None => found.type_().name().to_string(),
     };
     let message = format!(
         "column \"{}\" of foreign table \"{table}\" is of type {}, but column \"{}\" of {relation} on server \"{server}\" is of type {found}",
         wanted.name,
-        wanted.ty.with_typmod(-1).display(),
+        shown(wanted.ty, wanted.ty.typmod),
         wanted.remote,
     );
     SqlError::new(SqlState::FDW_INVALID_DATA_TYPE, message)
@@ -323,6 +326,12 @@ pub(super) fn mismatch(
 pub(super) fn is_read_as_text(ours: Type, theirs: u32) -> bool {
     let is_text = matches!(ours.scalar, Scalar::Text | Scalar::Varchar) && !ours.array;
     is_text && Type::from_oid(theirs).is_none()
+}
+
+/// Whether the values of a column there are as the modifier of a type here says. The types themselves fit.
+pub(super) fn keeps_modifier(ours: Type, theirs: &Column) -> bool {
+    Type::from_oid(theirs.type_().oid())
+        .is_none_or(|found| is_within(found.with_typmod(theirs.type_modifier()), ours))
 }
 
 /// Whether values of a type there, by its number, are in the binary form of a type here.

@@ -76,6 +76,7 @@ pub static ABLE: Capabilities = Capabilities {
     casts_in_utc: &[],
     mixed: &[],
     cases: false,
+    modifiers: true,
     prunes: false,
 };
 /// A server that only gives its rows.

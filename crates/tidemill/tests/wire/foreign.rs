@@ -842,6 +842,84 @@ async fn a_statement_reads_one_snapshot_of_a_server() {
     wait_until(remote, left, "0").await;
 }
 
+/// A modifier is what the values there have, or nobody could ask for them there.
+#[tokio::test]
+async fn modifiers_are_those_of_the_server() {
+    let Some(setting) = start().await else { return };
+    let Setting { remote, client, .. } = &setting;
+    let other = Server::start(&setting.dir.path().join("other"));
+    let below = other.connect().await;
+    for there in [remote, &below] {
+        there
+            .batch_execute(
+                "CREATE TABLE tm (n numeric, m numeric(5, 1), vc varchar(20), at timestamptz(0), id int)",
+            )
+            .await
+            .unwrap();
+        there
+            .batch_execute(
+                "INSERT INTO tm VALUES (1.54, 1.5, 'longer', now(), 1), (1.46, 1.5, 'abc', now(), 2)",
+            )
+            .await
+            .unwrap();
+    }
+    let create = format!(
+        "CREATE SERVER west FOREIGN DATA WRAPPER tidemill_fdw OPTIONS (host '127.0.0.1', port '{}', dbname 'tidemill');
+         CREATE USER MAPPING FOR PUBLIC SERVER west",
+        other.port
+    );
+    client.batch_execute(&create).await.unwrap();
+    for server in ["s", "west"] {
+        let create = format!(
+            "CREATE FOREIGN TABLE {server}_less (n numeric(5, 1), m numeric(5, 2), vc varchar(5), at timestamptz, id int)
+                 SERVER {server} OPTIONS (table_name 'tm');
+             CREATE FOREIGN TABLE {server}_same (n numeric, m numeric(7, 1), vc varchar(20), at timestamptz(3), id int)
+                 SERVER {server} OPTIONS (table_name 'tm')"
+        );
+        client.batch_execute(&create).await.unwrap();
+        for (query, wanted) in [
+            (
+                "SELECT n, count(*) FROM TABLE GROUP BY n",
+                "column \"n\" of foreign table \"TABLE\" is of type numeric(5,1), but column \"n\" of \"public\".\"tm\" on server \"SERVER\" is of type numeric",
+            ),
+            ("SELECT id FROM TABLE WHERE n = 1.5", "is of type numeric(5,1), but"),
+            (
+                "SELECT max(vc) FROM TABLE",
+                "is of type character varying(5), but column \"vc\" of \"public\".\"tm\" on server \"SERVER\" is of type character varying(20)",
+            ),
+            ("SELECT id FROM TABLE ORDER BY m LIMIT 1", "is of type numeric(5,2), but"),
+            ("DELETE FROM TABLE WHERE vc = 'longer'", "is of type character varying(5), but"),
+        ] {
+            for rules in ["on", "off"] {
+                let switches =
+                    format!("SET enable_foreign_filters = {rules}; SET enable_foreign_aggregates = {rules}");
+                client.batch_execute(&switches).await.unwrap();
+                if rules == "off" && query.starts_with("DELETE") {
+                    continue;
+                }
+                let name =
+                    |text: &str| text.replace("TABLE", &format!("{server}_less")).replace("SERVER", server);
+                let (code, told) = failure(client, &name(query)).await;
+                assert!(code == "HV004" && told.contains(&name(wanted)), "{rules} {query}: {code} {told}");
+            }
+        }
+        client.batch_execute("RESET enable_foreign_filters; RESET enable_foreign_aggregates").await.unwrap();
+        let fits = format!(
+            "SELECT count(*), max(vc), max(at) = min(at) FROM {server}_same WHERE m = 1.5 AND at < now() + '1 h'"
+        );
+        assert_eq!(rows(client, &fits).await, [["2", "longer", "t"]]);
+        let fits = format!("SELECT id, at < now() + '1 h' FROM {server}_less WHERE id = 1");
+        assert_eq!(rows(client, &fits).await, [["1", "t"]]);
+    }
+    let create = "CREATE SERVER root FOREIGN DATA WRAPPER pgspider_core_fdw; CREATE USER MAPPING FOR PUBLIC SERVER root;
+         CREATE FOREIGN TABLE whole (m numeric(3, 1)) SERVER root;
+         CREATE FOREIGN TABLE whole__s__0 (m numeric(5, 1)) SERVER s OPTIONS (table_name 'tm')";
+    client.batch_execute(create).await.unwrap();
+    let (code, told) = failure(client, "SELECT m FROM whole").await;
+    let wanted = "column \"m\" of table \"whole\" is of type numeric(3,1), in its child \"whole__s__0\" of server \"s\" of type numeric(5,1)";
+    assert_eq!((code.as_str(), told.as_str()), ("HV004", wanted));
+}
+
 /// Many sessions share the connections that there are.
 #[tokio::test]
 async fn who_needs_a_connection_waits_for_one() {

@@ -89,6 +89,33 @@ async fn what_means_the_same_there_is_left_to_it() {
     }
 }
 
+/// What a modifier makes of the values is asked of them here, whatever else is left to the server.
+#[tokio::test]
+async fn columns_with_modifiers_are_judged_here() {
+    let (ours, remote) = start("UTF-8").await;
+    let there = "CREATE TABLE rough (id INTEGER, n NUMERIC, v TEXT);
+        INSERT INTO rough VALUES (1, 1.54, 'abc'), (2, 1.46, 'abd'), (3, NULL, 'abc')";
+    remote.execute_batch(there).unwrap();
+    ours.run("CREATE FOREIGN TABLE rough (id int, n numeric(5, 1), v varchar(3)) SERVER s").await;
+    for (query, wanted) in [
+        ("SELECT n, count(*) FROM rough WHERE id < 3 GROUP BY n", vec![["1.5", "2"]]),
+        ("SELECT id, v FROM rough WHERE n = 1.5 ORDER BY id", vec![["1", "abc"], ["2", "abd"]]),
+        ("SELECT max(v), count(n) FROM rough", vec![["abd", "2"]]),
+        ("SELECT id, n FROM rough ORDER BY n, id LIMIT 1", vec![["1", "1.5"]]),
+        ("SELECT n, n FROM rough WHERE v = 'abd'", vec![["1.5", "1.5"]]),
+    ] {
+        for rules in ["on", "off"] {
+            let switches =
+                ["filters", "aggregates", "top_k"].map(|rule| format!("SET enable_foreign_{rule} = {rules}"));
+            ours.run(&switches.join("; ")).await;
+            assert_eq!(read(&ours.client, query).await, wanted, "{rules}: {query}");
+        }
+    }
+    ours.run("RESET ALL").await;
+    let query = "SELECT v FROM rough WHERE id = 1 AND n = 1.5 AND v = 'abc'";
+    assert_eq!(ours.asked(query).await, r#"SELECT "n", "v" FROM "rough" WHERE ("id" = 1)"#);
+}
+
 #[tokio::test]
 async fn schemas_are_imported() {
     let (ours, remote) = start("UTF-8").await;
