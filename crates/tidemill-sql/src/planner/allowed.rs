@@ -17,6 +17,7 @@ use crate::walk::{walk, walk_expressions_mut};
 pub type IsAggregate<'a> = &'a dyn Fn(&str) -> bool;
 
 pub fn query(query: &mut Query, is_aggregate: IsAggregate<'_>) -> Result<()> {
+    writes_nothing(query)?;
     if let SetExpr::Values(values) = &*query.body {
         for expr in values.rows.iter().flat_map(|row| row.content.iter()) {
             refuse(expr, "VALUES", is_aggregate)?;
@@ -43,6 +44,25 @@ pub fn query(query: &mut Query, is_aggregate: IsAggregate<'_>) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// A query only reads: PostgreSQL has statements that write in WITH, and behind it.
+fn writes_nothing(query: &Query) -> Result<()> {
+    let (statement, verb) = match &*query.body {
+        SetExpr::Insert(statement) => (statement, "INSERT"),
+        SetExpr::Update(statement) => (statement, "UPDATE"),
+        SetExpr::Delete(statement) => (statement, "DELETE"),
+        SetExpr::Merge(statement) => (statement, "MERGE"),
+        _ => return Ok(()),
+    };
+    let (place, hint) = match (query.with.is_some(), verb) {
+        (false, _) => ("in", "Carry out each statement by itself, in a transaction block if need be."),
+        (true, "INSERT") => ("behind", "INSERT INTO … WITH … SELECT does the same."),
+        (true, _) => ("behind", "Use a subquery."),
+    };
+    let at = place::of_span(statement.span()).0;
+    let message = format!("{verb} {place} WITH is not supported");
+    Err(located(SqlState::FEATURE_NOT_SUPPORTED, message, at).with_hint(hint))
 }
 
 pub fn select(select: &Select, is_aggregate: IsAggregate<'_>) -> Result<()> {

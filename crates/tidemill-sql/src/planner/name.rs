@@ -17,6 +17,8 @@ pub fn display_name(name: &str) -> &str {
 /// Gives each expression of a select list its name, and equal names a suffix: DataFusion refuses duplicates.
 pub fn assign(projection: &mut [SelectItem]) {
     let mut seen = HashSet::new();
+    // Columns that keep their qualifier: DataFusion takes an alias that is their name for none.
+    let mut qualified = HashSet::new();
     let has_wildcard = projection
         .iter()
         .any(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)));
@@ -27,7 +29,7 @@ pub fn assign(projection: &mut [SelectItem]) {
         {
             if let Some(name) = figure(expr) {
                 seen.insert(name.clone());
-                let alias = ast::Ident::with_quote('"', unique(&mut seen, &name));
+                let alias = ast::Ident::with_quote('"', unique(&mut seen, &qualified, &name));
                 *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
             }
             continue;
@@ -36,10 +38,12 @@ pub fn assign(projection: &mut [SelectItem]) {
             SelectItem::UnnamedExpr(Expr::Identifier(ident)) => (fold(ident), !is_keyword_function(ident)),
             SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => match parts.last() {
                 // Qualified columns may share a name.
-                Some(_)
+                Some(last)
                     if parts.len() > 1
+                        && !seen.contains(&fold(last))
                         && seen.insert(parts.iter().map(fold).collect::<Vec<_>>().join(".")) =>
                 {
+                    qualified.insert(fold(last));
                     continue;
                 }
                 Some(last) => (fold(last), true),
@@ -49,7 +53,7 @@ pub fn assign(projection: &mut [SelectItem]) {
             SelectItem::ExprWithAlias { alias, .. } => (fold(alias), true),
             _ => continue,
         };
-        let unique = unique(&mut seen, &name);
+        let unique = unique(&mut seen, &qualified, &name);
         let keep = named && unique == name;
         if keep {
             continue;
@@ -69,10 +73,10 @@ pub fn is_keyword_function(ident: &ast::Ident) -> bool {
     ident.quote_style.is_none() && words.iter().any(|word| ident.value.eq_ignore_ascii_case(word))
 }
 
-fn unique(seen: &mut HashSet<String>, name: &str) -> String {
+fn unique(seen: &mut HashSet<String>, qualified: &HashSet<String>, name: &str) -> String {
     let mut candidate = name.to_string();
     let mut n = 0;
-    while !seen.insert(candidate.clone()) {
+    while qualified.contains(&candidate) || !seen.insert(candidate.clone()) {
         n += 1;
         candidate = format!("{name}{SUFFIX}{n}");
     }
