@@ -37,6 +37,7 @@ mod place;
 mod prepare;
 mod relkind;
 pub mod resolve;
+mod row_membership;
 mod series;
 mod set_operation;
 mod single_value;

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, ExprSchema, JoinType, NullEquality, ScalarValue};
+use datafusion::common::{Column, DFSchema, ExprSchema, JoinType, NullEquality, ScalarValue};
 use datafusion::error::Result;
 use datafusion::functions_aggregate::expr_fn::{bool_or, count};
 use datafusion::logical_expr::expr::{
@@ -37,7 +37,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::analyzer::AnalyzerRule;
 
 use super::apply::{Apply, Domain};
-use super::{marker, single_value, values};
+use super::{marker, row_membership, single_value, values};
 use crate::function::Key;
 
 #[derive(Debug)]
@@ -149,6 +149,10 @@ impl Names {
             }
             Expr::Exists(of) if plain(&of.subquery) => Ok(Expr::Exists(of)),
             Expr::InSubquery(of) if !of.negated && plain(&of.subquery) => Ok(Expr::InSubquery(of)),
+            Expr::SetComparison(of) if !all && row_membership::is(&of) => {
+                let tested = Box::new(self.replace(*of.expr, input)?);
+                row_membership::exists(SetComparison { expr: tested, ..of }, input.schema())
+            }
             other => self.replace(other, input),
         }
     }
@@ -317,18 +321,9 @@ impl Names {
     /// ```
     fn comparison(&self, of: &SetComparison, input: &mut LogicalPlan) -> Result<Expr> {
         let mut outer = of.subquery.outer_ref_columns.clone();
-        let schema = Arc::clone(input.schema());
-        let tested = of.expr.as_ref().clone().transform_up(|expr| match expr {
-            Expr::Column(column) => {
-                let field = Arc::clone(schema.field_from_column(&column)?);
-                let reference = Expr::OuterReferenceColumn(field, column);
-                outer.push(reference.clone());
-                Ok(Transformed::yes(reference))
-            }
-            other => Ok(Transformed::no(other)),
-        })?;
+        let tested = referred(of.expr.as_ref().clone(), input.schema(), &mut outer)?;
         let (plan, items) = unpacked(of.subquery.subquery.as_ref())?;
-        let compared = marker::unpack(tested.data)
+        let compared = marker::unpack(tested)
             .into_iter()
             .zip(items)
             .map(|(x, y)| Expr::BinaryExpr(BinaryExpr::new(Box::new(x), of.op, Box::new(y))));
@@ -537,8 +532,22 @@ fn has_rewritten<'e>(exprs: impl IntoIterator<Item = &'e Expr>, input: &LogicalP
     exprs.into_iter().any(|expr| expr.exists(|expr| Ok(rewritten(expr))).unwrap_or(true))
 }
 
+/// The expression as one of a subquery, to which its columns are those of the plan around; they are added to `outer`.
+pub(super) fn referred(expr: Expr, schema: &DFSchema, outer: &mut Vec<Expr>) -> Result<Expr> {
+    let referred = expr.transform_up(|expr| match expr {
+        Expr::Column(column) => {
+            let field = Arc::clone(schema.field_from_column(&column)?);
+            let reference = Expr::OuterReferenceColumn(field, column);
+            outer.push(reference.clone());
+            Ok(Transformed::yes(reference))
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(referred.data)
+}
+
 /// The rows of a subquery, and the columns that are compared: those of a packed row.
-fn unpacked(plan: &LogicalPlan) -> Result<(LogicalPlan, Vec<Expr>)> {
+pub(super) fn unpacked(plan: &LogicalPlan) -> Result<(LogicalPlan, Vec<Expr>)> {
     if let LogicalPlan::Projection(projection) = plan
         && let [item] = &projection.expr[..]
         && let items @ [_, _, ..] = &marker::unpack(item.clone().unalias())[..]

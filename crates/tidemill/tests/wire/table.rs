@@ -395,3 +395,19 @@ async fn a_literal_is_the_same_beside_an_expression() {
     assert_eq!(rows(&client, "SELECT c, e FROM d").await, [["a''bx", r"b\'sy"]]);
     assert_eq!(rows(&client, r"EXECUTE p('a''''b' || 'x', 'b\''s')").await, [["a''bx", r"b\'s"]]);
 }
+
+/// A row in a condition is looked up by all of its columns, as one column is.
+#[tokio::test]
+async fn rows_in_subqueries_are_semi_joins() {
+    let (_dir, _server, client) = start().await;
+    client.batch_execute("INSERT INTO t SELECT x, 'n' || x FROM generate_series(1, 50) AS x").await.unwrap();
+    for condition in [
+        "(id, name) IN (SELECT id, name FROM t WHERE id < 20)",
+        "id > 0 AND (id, name) = ANY (SELECT max(id), name FROM t WHERE id < 20 GROUP BY name)",
+    ] {
+        let query = format!("SELECT count(*) FROM t WHERE {condition}");
+        assert_eq!(rows(&client, &query).await, [["19"]], "{condition}");
+        let plan = rows(&client, &format!("EXPLAIN {query}")).await.concat().join("\n");
+        assert!(!plan.contains("Nested Loop"), "{plan}");
+    }
+}
