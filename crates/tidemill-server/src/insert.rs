@@ -19,7 +19,7 @@ use crate::server::Server;
 use assign::{Spot, as_written, own_type};
 use tidemill_sql::value::ColumnBuilder;
 
-pub use assign::{Assign, is_readable, position_of_item};
+pub use assign::{Assign, check_item, position_of_item};
 pub use fill::{Computed, Fill};
 pub use foreign::{ForeignTarget, rows_of};
 pub use route::Route;

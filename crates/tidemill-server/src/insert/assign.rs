@@ -1,19 +1,19 @@
 //! Values that become those of columns, and what an error about one says.
 
 use arrow::array::{Array, ArrayRef};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field};
 use sqlparser::ast::{self, SelectItem, SetExpr, Spanned};
 use tidemill_sql::error::shown;
 use tidemill_sql::function::cast;
-use tidemill_sql::insert::Value;
+use tidemill_sql::insert::{Value, value};
 use tidemill_sql::planner::SessionVars;
-use tidemill_sql::planner::coerce::is_string;
+use tidemill_sql::planner::coerce::{check_assignable, is_string};
 use tidemill_sql::text::Context;
 use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::value::ValueEncoder;
 use tidemill_sql::{Result, SqlError};
 
-use super::Parameter;
+use super::{Parameter, Place, Target};
 
 /// The type of a value by itself; `None` if the column's type reads it.
 pub fn own_type(value: &Value) -> Option<Type> {
@@ -29,12 +29,18 @@ pub fn own_type(value: &Value) -> Option<Type> {
 
 /// Where the expression is from which a query's column `i` comes.
 pub fn position_of_item(query: &ast::Query, i: usize) -> Option<usize> {
-    let span = match query.body.as_ref() {
+    position_in(&query.body, i)
+}
+
+fn position_in(body: &SetExpr, i: usize) -> Option<usize> {
+    let span = match body {
         SetExpr::Values(values) => values.rows.first()?.content.get(i)?.span(),
         SetExpr::Select(select) => match select.projection.get(i)? {
             SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => expr.span(),
             _ => return None,
         },
+        SetExpr::Query(query) => return position_in(&query.body, i),
+        SetExpr::SetOperation { left, .. } => return position_in(left, i),
         _ => return None,
     };
     (span.start.column > 0).then_some(span.start.column as usize)
@@ -106,8 +112,42 @@ impl Assign<'_> {
     }
 }
 
-/// Whether a query's column may be read by the target's type: as a literal without a type of its own, which is text by
-/// then.
-pub fn is_readable(ty: &DataType, from: Type) -> bool {
-    *ty == DataType::Null || (is_string(from.scalar) && !from.array)
+/// Refuses a query's column `i` that cannot be assigned to the target's. What is not known to be of a type is read by the
+/// target's: a literal, and a text for a stream without declared columns.
+pub fn check_item(
+    target: &Target,
+    query: &ast::Query,
+    i: usize,
+    field: &Field,
+    (place, to): Place,
+) -> Result<()> {
+    let from = Type::of_field(field)?;
+    let is_text = is_string(from.scalar) && !from.array;
+    let is_open = is_text && (!target.stream().object.declared || is_literal(query, i));
+    if *field.data_type() == DataType::Null || is_open {
+        return Ok(());
+    }
+    check_assignable(target.column_name(place), to, from, position_of_item(query, i))
+}
+
+/// Whether a query's column is a literal without a type of its own. DISTINCT, UNION and VALUES have made it a text.
+fn is_literal(query: &ast::Query, i: usize) -> bool {
+    let select = match query.body.as_ref() {
+        SetExpr::Select(select) if select.distinct.is_none() => select,
+        SetExpr::Query(query) => return is_literal(query, i),
+        _ => return false,
+    };
+    let is_open = |item: &SelectItem| match item {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+            matches!(value(expr), Some(Value::String(_) | Value::Null | Value::Parameter(_)))
+        }
+        _ => false,
+    };
+    let is_wildcard =
+        |item: &SelectItem| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..));
+    match select.projection.iter().position(is_wildcard) {
+        // It may be any number of columns.
+        Some(at) if at <= i => select.projection[at..].iter().any(is_open),
+        _ => select.projection.get(i).is_some_and(is_open),
+    }
 }

@@ -13,7 +13,7 @@ use tidemill_sql::{Result, SqlError};
 use tidemill_stream::stream::{ARRIVAL, ARRIVAL_COLUMN, StreamId};
 use tidemill_stream::transform::{Output, TransformPlan};
 
-use super::{Fill, Target, is_readable, position_of_item};
+use super::{Fill, Target, check_item, position_of_item};
 
 #[derive(Debug)]
 pub struct Route {
@@ -47,10 +47,7 @@ impl Route {
                 return Err(too_many(&target, &plan.schema, position_of_item(query, item)));
             };
             let from = Type::of_field(field)?;
-            if !is_readable(field.data_type(), from) {
-                let at = position_of_item(query, item);
-                check_assignable(target.column_name(place), to, from, at)?;
-            }
+            check_item(&target, query, item, field, (place, to))?;
             columns.push(Routed { item, place, types: (from, to) });
         }
         let timestamptz = Type::new(Scalar::Timestamptz);

@@ -11,7 +11,6 @@ use sqlparser::ast;
 use tidemill_federation::multi_tenant::URL;
 use tidemill_federation::write::Writing;
 use tidemill_sql::insert::{InsertParts, insert_parts, insert_shape};
-use tidemill_sql::planner::coerce::check_assignable;
 use tidemill_sql::planner::{plan_error, vars};
 use tidemill_sql::types::Type;
 use tidemill_sql::{Result, SqlError, SqlState};
@@ -25,7 +24,7 @@ use super::interrupt::Shield;
 use super::traced::Trace;
 use super::{Session, Transaction};
 use crate::catalog::{Catalog, Table};
-use crate::insert::{Assign, Fill, InsertPlan, Parameter, Target, is_readable, position_of_item};
+use crate::insert::{Assign, Fill, InsertPlan, Parameter, Target, check_item};
 use crate::join::Joining;
 
 impl Session {
@@ -286,9 +285,7 @@ pub(super) fn written<'a>(
     for (item, (column, field)) in columns.iter().zip(schema.fields()).enumerate() {
         let Some((place, to)) = *column else { continue };
         let (name, from) = (target.column_name(place), Type::of_field(field)?);
-        if !is_readable(field.data_type(), from) {
-            check_assignable(name, to, from, position_of_item(&parts.source, item))?;
-        }
+        check_item(target, &parts.source, item, field, (place, to))?;
         written.push(Written { item, place, name, types: (from, to) });
     }
     Ok(written)
