@@ -13,7 +13,7 @@ use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError, SqlState};
 
 use crate::cascade::Cascade;
-use crate::dialect::{Comparison, Dialect, Operand, is_text};
+use crate::dialect::{Comparison, Dialect, Operand};
 use crate::fact::TableFacts;
 use crate::option::Options;
 use crate::snapshot::Shared;
