@@ -116,7 +116,7 @@ impl Session {
         text: &str,
         values: Vec<ScalarValue>,
     ) -> Result<Vec<change::Change>> {
-        check_updatable(&self.server.catalog, &target.table, change.verb)?;
+        check_updatable(&self.server.catalog, target, change.verb)?;
         let (query, names) = change.foreign(target)?;
         // What is to be changed is found where it is.
         let state = self.planning().leaving_all_to_servers().state();

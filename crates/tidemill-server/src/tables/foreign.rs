@@ -14,6 +14,7 @@ use tidemill_sql::{Result, SqlError, SqlState};
 
 use super::no_nodes;
 use crate::catalog::{Catalog, ForeignServer, ForeignTable, Relation};
+use crate::insert::ForeignTarget;
 
 /// `nodes`: those that the query asks for; `None` is all.
 pub fn provider(
@@ -119,23 +120,35 @@ fn named(catalog: &Catalog, table: &ForeignTable, pushdown: Pushdown) -> Result<
     table.object.children.iter().map(child).collect()
 }
 
-/// Refuses to change rows where `updatable` is false.
-pub fn check_updatable(catalog: &Catalog, table: &Arc<ForeignTable>, verb: &str) -> Result<()> {
+/// Refuses to change rows where `updatable` is false, on the nodes that the statement asks for.
+pub fn check_updatable(catalog: &Catalog, target: &ForeignTarget, verb: &str) -> Result<()> {
+    let table = &target.table;
     let mut tables = vec![Arc::clone(table)];
     if catalog.server_of(table)?.has_multi_tenant_tables() {
         tables.extend(children_by_name(catalog, &table.object.name)?);
     }
+    let is_asked = |server: &ForeignServer| {
+        let url = format!("/{}/", server.object.name);
+        target.nodes.as_ref().is_none_or(|nodes| nodes.iter().any(|node| node.starts_with(&url)))
+    };
     for child in &table.object.children {
         let server = catalog.server_numbered(child.server);
         let server = server.ok_or_else(|| SqlError::internal("a child has no server"))?;
+        if !is_asked(&server) {
+            continue;
+        }
         let name = format!("{}.{}", server.object.name, child.table);
         if let Some(refusal) = not_updatable(&name, &child.options, &server, verb) {
             return Err(refusal);
         }
     }
-    for table in tables {
-        let server = catalog.server_of(&table)?;
-        if let Some(refusal) = not_updatable(&table.object.name, &table.object.options, &server, verb) {
+    for member in tables {
+        let server = catalog.server_of(&member)?;
+        if member.oid != table.oid && !is_asked(&server) {
+            continue;
+        }
+        let (table, options) = (&member.object.name, &member.object.options);
+        if let Some(refusal) = not_updatable(table, options, &server, verb) {
             return Err(refusal);
         }
     }
