@@ -7,6 +7,8 @@ use super::{Pace, Plan, Workload, cpu_seconds, run};
 
 /// How long it is measured.
 const FLOOR_TIME: Duration = Duration::from_millis(200);
+/// And by how many operations at most: what waits to be counted is memory of the run that comes after it.
+const FLOOR_OPERATIONS: u64 = 50_000;
 
 /// CPU of the generator an operation, µs, of a workload whose target does nothing; none where the workload needs answers.
 pub fn floor(workload: Arc<dyn Workload>, seed: u64) -> Option<f64> {
@@ -20,7 +22,7 @@ pub fn floor(workload: Arc<dyn Workload>, seed: u64) -> Option<f64> {
         limit: None,
         warmup: Duration::ZERO,
         time: FLOOR_TIME,
-        operations_max: None,
+        operations_max: Some(FLOOR_OPERATIONS),
         seed,
     };
     let before = cpu_seconds();

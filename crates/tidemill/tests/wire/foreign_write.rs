@@ -265,6 +265,8 @@ async fn rows_are_changed_where_they_are() {
             "0A000",
             "this DELETE cannot be left to the servers of \"m\"",
         ),
+        ("UPDATE m SET v = 1 FROM t1", "0A000", "UPDATE … FROM of a foreign table is not supported"),
+        ("DELETE FROM m USING t1", "0A000", "DELETE … USING of a foreign table is not supported"),
         ("UPDATE m SET __spd_url = '/n1/'", "42P10", "column \"__spd_url\""),
         ("UPDATE m SET id = 7 WHERE id = 8 OR id = 11", "23505", "duplicate key"),
         ("UPDATE m SET v = 5000 WHERE id > 1", "23514", "check constraint"),
