@@ -79,7 +79,7 @@ impl Workload for Scripts {
             prepared: self.scripts.iter().map(|script| vec![None; script.steps.len()]).collect(),
             times: self.scripts.iter().map(|script| vec![(0, 0); script.steps.len()]).collect(),
             sql: String::new(),
-            rows: Rows::default(),
+            rows: Rows::of_last_row(),
             is_in_pipeline: false,
         }))
     }

@@ -11,6 +11,10 @@ const BYTES_KEPT: usize = 128 << 10;
 #[derive(Debug, Default)]
 pub struct Rows {
     columns: usize,
+    /// All rows are counted, and the last one is kept.
+    is_last_only: bool,
+    /// Rows before those that are kept.
+    dropped: usize,
     cells: Vec<Cell>,
     bytes: Vec<u8>,
     /// Of the columns; empty where nobody asked the database for them.
@@ -36,6 +40,29 @@ pub enum Cell {
 }
 
 impl Rows {
+    /// Of each answer keeps the last row: a large answer then costs a client no memory.
+    pub fn of_last_row() -> Self {
+        Self { is_last_only: true, ..Self::default() }
+    }
+
+    pub(crate) fn is_last_only(&self) -> bool {
+        self.is_last_only
+    }
+
+    /// A row that is counted and not kept.
+    pub(crate) fn drop_row(&mut self) {
+        self.dropped += 1;
+    }
+
+    /// Its cells come next.
+    pub(crate) fn start_row(&mut self) {
+        if self.is_last_only && !self.cells.is_empty() {
+            self.drop_row();
+            self.cells.clear();
+            self.bytes.clear();
+        }
+    }
+
     /// Forgets the rows, keeps the memory, except that of an answer that was unusually large: each client has such a buffer.
     pub fn start(&mut self, columns: usize) {
         if let Some(mut earlier) = self.earlier.take() {
@@ -43,6 +70,7 @@ impl Rows {
             self.earlier = Some(earlier);
         }
         self.columns = columns;
+        self.dropped = 0;
         self.cells.clear();
         self.cells.shrink_to(CELLS_KEPT);
         self.bytes.clear();
@@ -103,7 +131,7 @@ impl Rows {
     }
 
     pub fn len(&self) -> usize {
-        self.cells.len().checked_div(self.columns).unwrap_or(0)
+        self.dropped + self.cells.len().checked_div(self.columns).unwrap_or(0)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -114,12 +142,10 @@ impl Rows {
         self.columns
     }
 
-    /// NULL too where there is no such row or column.
+    /// NULL too where there is no such row or column, or the row was not kept.
     pub fn cell(&self, row: usize, column: usize) -> Cell {
-        if column >= self.columns {
-            return Cell::Null;
-        }
-        self.cells.get(row * self.columns + column).copied().unwrap_or(Cell::Null)
+        let kept = row.checked_sub(self.dropped).filter(|_| column < self.columns);
+        kept.and_then(|row| self.cells.get(row * self.columns + column)).copied().unwrap_or(Cell::Null)
     }
 
     pub fn is_null(&self, row: usize, column: usize) -> bool {

@@ -184,6 +184,7 @@ fn step(
     while let Some(row) = rows.next().map_err(error)? {
         done.rows += 1;
         if let Some(kept) = kept.as_deref_mut() {
+            kept.start_row();
             for column in 0..columns {
                 keep(kept, row.get_ref(column).map_err(error)?)?;
             }

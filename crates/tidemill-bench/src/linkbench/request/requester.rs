@@ -102,7 +102,11 @@ impl<'a> Requester<'a> {
         let shard = |(index, schema): (usize, &Schema)| -> Result<Shard> {
             let mut connection = shared.target.connect()?;
             shared.find_nodes(index, connection.as_mut(), schema)?;
-            let open = |connection| SqlStore::new(connection, &settings.properties, schema, compat);
+            let open = |connection| -> Result<_> {
+                let mut store = SqlStore::new(connection, &settings.properties, schema, compat)?;
+                store.keep_last_rows();
+                Ok(store)
+            };
             let second = compat.connections.then(|| open(shared.target.connect()?)).transpose()?;
             let history = History::new(compat.history);
             Ok(Shard { store: open(connection)?, transactions: second, history })

@@ -64,6 +64,11 @@ impl SqlStore {
         })
     }
 
+    /// From here on the rows of an answer are counted and its last one is kept: requests look at no more.
+    pub fn keep_last_rows(&mut self) {
+        self.rows = Rows::of_last_row();
+    }
+
     pub(super) fn run(&mut self, which: Which, values: &[Value<'_>]) -> Result<Done> {
         self.statements.run(self.connection.as_mut(), which, values, &mut self.rows)
     }

@@ -188,6 +188,14 @@ fn lists_are_newest_first_within_bounds() {
         let mut seen = [0, 1].map(|row| (bench.store.link(row).id2, bench.store.link(row).is_visible));
         seen.sort_unstable();
         assert_eq!(seen, [(4, true), (5, false)]);
+
+        bench.store.keep_last_rows();
+        let listed = bench.store.list_links(&ALL).unwrap();
+        assert_eq!((listed, bench.store.link(254).time, bench.store.link_time(0)), (255, 1_000, 0));
+        assert_eq!(bench.store.list_links(&query).unwrap(), 2);
+        assert_eq!(bench.store.link_time(1), 1_016);
+        assert_eq!(bench.store.list_links(&ListQuery { link_type: TYPE + 1, ..ALL }).unwrap(), 0);
+        assert_eq!(bench.store.multiget(1, TYPE, &[4, 5, 999, 4]).unwrap(), 2);
     });
 }
 

@@ -101,6 +101,7 @@ impl Session {
                 return Ok(status);
             }
             done.rows += 1;
+            rows.iter_mut().for_each(|rows| rows.start_row());
             match (rows.as_deref_mut(), is_binary) {
                 (Some(rows), true) => keep_binary_row(rows, columns, &self.packet)?,
                 (Some(rows), false) => keep_text_row(rows, columns.len(), &self.packet)?,

@@ -39,6 +39,7 @@ pub(super) fn keep_row(rows: &mut Rows, columns: &[Format], body: &[u8]) -> Resu
     if count != columns.len() {
         return Err(broken("a row with another number of columns"));
     }
+    rows.start_row();
     if !rows.has_room_for(body.len()) {
         return Err(Error::Unsupported("an answer is larger than 4 GB".to_owned()));
     }

@@ -16,6 +16,8 @@ pub(super) struct Session {
     prepared: Vec<Prepared>,
     /// Columns of the rows that come: binary where the type is known to be a number or bytes.
     columns: Vec<Format>,
+    /// Where only the last row is wanted: the body of the one that came last, which nobody has read yet.
+    held: Vec<u8>,
     /// The last RowDescription, and the names in it: the same text is often sent again.
     described: (Vec<u8>, Arc<[String]>),
     /// Statements since the start of a pipeline.
@@ -35,6 +37,7 @@ impl Session {
             channel,
             prepared: Vec::new(),
             columns: Vec::new(),
+            held: Vec::new(),
             described: Default::default(),
             pipeline: None,
         }
@@ -48,6 +51,7 @@ impl Session {
     /// The same where one of several results is asked for; their commands are counted from 0.
     fn finish_stretch(&mut self, mut rows: Option<&mut Rows>, asked: Option<usize>) -> Result<Done> {
         self.channel.flush()?;
+        self.held.clear();
         let mut done = Done::default();
         let mut failed = None;
         let mut commands = 0;
@@ -60,8 +64,10 @@ impl Session {
             match message.tag {
                 b'D' if asked.is_none_or(|asked| asked == commands) => {
                     done.rows += 1;
-                    if let Some(rows) = rows.as_deref_mut() {
-                        keep_row(rows, &self.columns, self.channel.bytes(message.body))?;
+                    match rows.as_deref_mut() {
+                        Some(rows) if rows.is_last_only() => self.hold_row(rows, message),
+                        Some(rows) => keep_row(rows, &self.columns, self.channel.bytes(message.body))?,
+                        None => {}
                     }
                 }
                 b'T' => {
@@ -71,6 +77,7 @@ impl Session {
                 b'C' => {
                     if asked.is_none_or(|asked| asked == commands) {
                         done.affected = affected(self.channel.bytes(message.body));
+                        self.keep_held(rows.as_deref_mut())?;
                     }
                     commands += 1;
                 }
@@ -84,6 +91,21 @@ impl Session {
                 tag => return Err(broken(&format!("message \"{}\"", char::from(tag).escape_default()))),
             }
         }
+    }
+
+    fn hold_row(&mut self, rows: &mut Rows, message: Message) {
+        if !self.held.is_empty() {
+            rows.drop_row();
+        }
+        self.held.clear();
+        self.held.extend_from_slice(self.channel.bytes(message.body));
+    }
+
+    fn keep_held(&mut self, rows: Option<&mut Rows>) -> Result<()> {
+        let Some(rows) = rows.filter(|_| !self.held.is_empty()) else { return Ok(()) };
+        keep_row(rows, &self.columns, &self.held)?;
+        self.held.clear();
+        Ok(())
     }
 
     /// Rows of a text, and of a statement whose types nobody asked for, come as text.
