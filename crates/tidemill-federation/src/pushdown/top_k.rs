@@ -1,11 +1,15 @@
-//! The first rows of an order: each server sends no more than are wanted, and they are put in order here.
+//! The first rows of an order: each server sends no more than are wanted, in order. Where all do, there is nothing to sort
+//! here: what merges the sorted sides of a union merges those of the servers.
 //!
 //! ```text
-//! Sort: v DESC, fetch=3              Sort: v DESC, fetch=3
-//!   Union                      =>      Union
-//!     ForeignScan: SELECT v              ForeignScan: SELECT v … ORDER BY v DESC NULLS FIRST LIMIT 3
+//! SortPreservingMerge: v DESC, fetch=3      SortPreservingMerge: v DESC, fetch=3
+//!   Sort: v DESC, fetch=3              =>     Union
+//!     Union                                     ForeignScan: SELECT v … ORDER BY v DESC NULLS FIRST LIMIT 3
+//!       ForeignScan: SELECT v                   ForeignScan: SELECT v … ORDER BY v DESC NULLS FIRST LIMIT 3
+//!       ForeignScan: SELECT v
 //! ```
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use arrow::compute::SortOptions;
@@ -27,13 +31,20 @@ fn push_down(plan: &Plan, _: &Pushdown) -> Result<Option<Plan>> {
     let sources = sort.expr().iter().map(|item| Source::of(&item.expr)).collect::<Option<Vec<_>>>();
     let Some(sources) = sources else { return Ok(None) };
     let order = sort.expr().iter().map(|item| item.options).collect();
-    let pushed = push(sort.input(), &sources, &First { order, rows })?;
-    pushed.map(|pushed| replace_children_if_necessary(Arc::clone(plan), vec![pushed])).transpose()
+    let first = First { order, rows, is_of_all: Cell::new(true) };
+    let Some(pushed) = push(sort.input(), &sources, &first)? else { return Ok(None) };
+    // Whoever sorts each partition by itself has them merged above.
+    if sort.preserve_partitioning() && first.is_of_all.get() {
+        return Ok(Some(pushed));
+    }
+    replace_children_if_necessary(Arc::clone(plan), vec![pushed]).map(Some)
 }
 
 struct First {
     order: Vec<SortOptions>,
     rows: usize,
+    /// No side of a union is left to be sorted here.
+    is_of_all: Cell<bool>,
 }
 
 impl Target for First {
@@ -57,6 +68,7 @@ impl Target for First {
     }
 
     fn other(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.is_of_all.set(false);
         Ok(Arc::clone(plan))
     }
 

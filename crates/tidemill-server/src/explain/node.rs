@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use datafusion::common::JoinType;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::InputOrderMode;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
@@ -14,6 +14,7 @@ use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMer
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::memory::LazyMemoryExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use tidemill_federation::pushdown::limit::InTurnExec;
 use tidemill_federation::scan::ForeignScanExec;
 use tidemill_sql::name::quote_ident;
@@ -53,9 +54,10 @@ fn described(plan: &Arc<dyn ExecutionPlan>, views: Views<'_>) -> Option<Describe
         return Some(aggregation(aggregate));
     }
     if let Some(sort) = plan.downcast_ref::<SortExec>() {
-        let limit = sort.fetch().map(|rows| ("Limit", rows.to_string()));
-        let properties = std::iter::once(("Sort Key", order(sort.expr()))).chain(limit);
-        return Some(("Sort".into(), properties.collect()));
+        return Some(("Sort".into(), first_of(sort.expr(), sort.fetch())));
+    }
+    if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() {
+        return Some(("Sort Preserving Merge".into(), first_of(merge.expr(), merge.fetch())));
     }
     if let Some(limit) = plan.downcast_ref::<GlobalLimitExec>() {
         let rows = limit.fetch().map(|rows| ("Rows", rows.to_string()));
@@ -87,6 +89,12 @@ fn described(plan: &Arc<dyn ExecutionPlan>, views: Views<'_>) -> Option<Describe
         };
         Some((title.to_string(), vec![]))
     })
+}
+
+/// An order, and how many rows are wanted of it.
+fn first_of(key: &[PhysicalSortExpr], rows: Option<usize>) -> Vec<(&'static str, String)> {
+    let limit = rows.map(|rows| ("Limit", rows.to_string()));
+    std::iter::once(("Sort Key", order(key))).chain(limit).collect()
 }
 
 fn foreign_scan(scan: &ForeignScanExec) -> Described {
