@@ -150,16 +150,16 @@ impl OptionSpec {
 }
 
 /// Refuses what a wrapper does not know or cannot do. Returns what changes nothing, and why.
-pub fn validate<'o>(
-    specs: &'static [OptionSpec],
+pub fn validate(
+    specs: impl Iterator<Item = &'static OptionSpec> + Clone,
     place: Place,
-    options: &'o Options,
-) -> Result<Vec<(&'o str, &'static str)>> {
+    options: &Options,
+) -> Result<Vec<(&str, &'static str)>> {
+    let here = specs.filter(|spec| spec.places.contains(&place));
     let mut idle = Vec::new();
     for (name, value) in options.iter() {
-        let here = |spec: &&OptionSpec| spec.places.contains(&place);
-        let Some(spec) = specs.iter().filter(here).find(|spec| spec.name == name) else {
-            let valid: Vec<_> = specs.iter().filter(here).map(|spec| spec.name).collect();
+        let Some(spec) = here.clone().find(|spec| spec.name == name) else {
+            let valid: Vec<_> = here.map(|spec| spec.name).collect();
             let error =
                 SqlError::new(SqlState::FDW_INVALID_OPTION_NAME, format!("invalid option \"{name}\""));
             return Err(error.with_hint(match valid.is_empty() {

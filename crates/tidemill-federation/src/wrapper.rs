@@ -125,7 +125,7 @@ impl Wrapper {
 
     /// As [`validate`], of this wrapper's options.
     pub fn validate<'o>(&self, place: Place, options: &'o Options) -> Result<Vec<(&'o str, &'static str)>> {
-        let idle = validate(self.options, place, options)?;
+        let idle = validate(self.options.iter(), place, options)?;
         (self.check)(place, options)?;
         Ok(idle)
     }

@@ -160,9 +160,12 @@ impl Delivery {
     /// What is lost by its end.
     pub fn undelivered(&self) -> Option<Notice> {
         let (rows, _) = self.backlog();
-        let noun = if rows == 1 { "row" } else { "rows" };
+        let (noun, verb) = if rows == 1 { ("row", "was") } else { ("rows", "were") };
         (rows > 0).then(|| {
-            Notice::new(format!("{rows} {noun} for foreign table \"{}\" were not delivered", self.queue.name))
+            Notice::new(format!(
+                "{rows} {noun} for foreign table \"{}\" {verb} not delivered",
+                self.queue.name
+            ))
         })
     }
 }

@@ -168,7 +168,7 @@ impl<'a> StatementParser<'a> {
         let first = self.parser.peek_token();
         let Token::Word(word) = &first.token else { return self.other() };
         match word.keyword {
-            Keyword::CREATE | Keyword::ALTER | Keyword::DROP if self.names_a_role() => self.session(),
+            Keyword::CREATE | Keyword::ALTER | Keyword::DROP if self.names_none_of_ours() => self.session(),
             Keyword::EXPLAIN => self.explain(),
             Keyword::CREATE | Keyword::ALTER | Keyword::DROP | Keyword::TRUNCATE => {
                 if let Some(statement) = self.foreign_statement()? {
@@ -197,13 +197,14 @@ impl<'a> StatementParser<'a> {
         }
     }
 
-    /// Whether the word after the first is that of a role, and not of a user mapping.
-    fn names_a_role(&self) -> bool {
+    /// Whether the word after the first is that of a role (and not of a user mapping), or of PGSpider's functions: ours to
+    /// refuse by their name.
+    fn names_none_of_ours(&self) -> bool {
         let is_mapping = matches!(&self.parser.peek_nth_token(2).token, Token::Word(w)
             if w.value.eq_ignore_ascii_case("MAPPING"));
         !is_mapping
             && matches!(&self.parser.peek_nth_token(1).token, Token::Word(w)
-            if ["ROLE", "USER", "GROUP"].iter().any(|word| w.value.eq_ignore_ascii_case(word)))
+            if ["ROLE", "USER", "GROUP", "DISTRIBUTED_FUNC"].iter().any(|word| w.value.eq_ignore_ascii_case(word)))
     }
 
     /// Everything that is not ours.

@@ -118,7 +118,7 @@ impl Facts {
                     as_text.push(column.remote.clone());
                 } else if !fits(column.ty, oid) || !keeps_modifier(column.ty, found) {
                     let wanted = column.remote_column();
-                    return Err(mismatch(&pool.server, &table.name, &relation, &wanted, found));
+                    return Err(mismatch(&pool.server, &table.name, &relation, &wanted, &found.into()));
                 }
                 checked.push((column.remote.clone(), column.ty));
             }

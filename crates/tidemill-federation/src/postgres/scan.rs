@@ -248,7 +248,7 @@ impl Scan {
         for (wanted, found) in self.query.columns.iter().zip(described.columns()) {
             if !fits(wanted.ty, found.type_().oid()) {
                 let RemoteQuery { table, relation, .. } = self.query.as_ref();
-                return Err(mismatch(&self.pool.server, table, relation, wanted, found));
+                return Err(mismatch(&self.pool.server, table, relation, wanted, &found.into()));
             }
         }
         if described.columns().len() != self.query.columns.len() {
@@ -299,18 +299,30 @@ impl Scan {
 }
 
 /// A column has another type there.
+/// What a column is on the other side.
+pub(super) struct Found {
+    pub ty: tokio_postgres::types::Type,
+    pub modifier: i32,
+}
+
+impl From<&Column> for Found {
+    fn from(column: &Column) -> Self {
+        Self { ty: column.type_().clone(), modifier: column.type_modifier() }
+    }
+}
+
 pub(super) fn mismatch(
     server: &str,
     table: &str,
     relation: &str,
     wanted: &RemoteColumn,
-    found: &Column,
+    found: &Found,
 ) -> SqlError {
-    let is_modifier = fits(wanted.ty, found.type_().oid());
+    let is_modifier = fits(wanted.ty, found.ty.oid());
     let shown = |ty: Type, typmod| ty.with_typmod(if is_modifier { typmod } else { -1 }).display();
-    let found = match Type::from_oid(found.type_().oid()) {
-        Some(ty) => shown(ty, found.type_modifier()),
-        None => found.type_().name().to_string(),
+    let found = match Type::from_oid(found.ty.oid()) {
+        Some(ty) => shown(ty, found.modifier),
+        None => found.ty.name().to_string(),
     };
     let message = format!(
         "column \"{}\" of foreign table \"{table}\" is of type {}, but column \"{}\" of {relation} on server \"{server}\" is of type {found}",

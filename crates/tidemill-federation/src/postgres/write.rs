@@ -12,14 +12,14 @@ use tidemill_sql::copy::{CopyColumn, CopyEncoder, CopyFormat, TextOptions};
 use tidemill_sql::text::{Context, TimeZone};
 use tidemill_sql::value::ValueEncoder;
 use tidemill_sql::{Result, SqlError, SqlState};
-use tokio_postgres::types::Kind;
-use tokio_postgres::{Client, Column, CopyInSink, Error, Statement};
+use tokio_postgres::types::{self, Kind};
+use tokio_postgres::{Client, CopyInSink, Error, Statement};
 
 use super::connect::Pool;
 use super::error::failed;
 use super::fate;
 use super::running::Running;
-use super::scan::{fits, is_read_as_text, mismatch};
+use super::scan::{Found, fits, is_read_as_text, mismatch};
 use super::value::{Encoded, Raw};
 use crate::cascade::Cascade;
 use crate::cell::{Cell, Rows};
@@ -103,10 +103,8 @@ impl Transaction {
         let copy = |format: &str| format!("COPY {} ({names}) FROM STDIN (FORMAT {format})", into.relation);
         let mut query = inserting(into, copy("binary"));
         let client = self.client()?;
-        let select = format!("SELECT {names} FROM {}", into.relation);
-        let (described, prepared) = join!(client.prepare(&select), client.prepare(&query.sql));
-        let described = described.map_err(|e| self.failed(&query, &e))?;
-        let casts = self.casts(&query, &into.columns, described.columns())?;
+        let (found, prepared) = join!(self.found(into, &into.columns), client.prepare(&query.sql));
+        let casts = self.casts(&query, &into.columns, &found?)?;
         let (format, prepared) = if casts.iter().all(Option::is_none) {
             (CopyFormat::Binary, prepared)
         } else {
@@ -124,16 +122,34 @@ impl Transaction {
         Ok(copying)
     }
 
+    /// What the columns are there. A stream of a Tidemill, which nobody can read, tells it by the parameters of an INSERT.
+    async fn found(&self, into: &Insertion, columns: &[RemoteColumn]) -> Result<Vec<Found>> {
+        let client = self.client()?;
+        let select = inserting(into, format!("SELECT {} FROM {}", names(columns), into.relation));
+        let error = match client.prepare(&select.sql).await {
+            Ok(statement) => return Ok(statement.columns().iter().map(Found::from).collect()),
+            Err(error) => error,
+        };
+        let is_unreadable = error.code().is_some_and(|code| code.code() == SqlState::WRONG_OBJECT_TYPE.0);
+        if !is_unreadable || columns.len() != into.columns.len() {
+            return Err(self.failed(&select, &error));
+        }
+        let insert = inserting(into, insert_sql(into, 1, &vec![None; columns.len()]));
+        let statement = client.prepare(&insert.sql).await.map_err(|error| self.failed(&insert, &error))?;
+        let found = |ty: &types::Type| Found { ty: ty.clone(), modifier: -1 };
+        Ok(statement.params().iter().map(found).collect())
+    }
+
     /// Binary values say nothing about their types, so what the server calls them has to fit. Values of a type that there is none of
     /// here are given and told as texts: the type's name there.
     fn casts(
         &self,
         query: &RemoteQuery,
         wanted: &[RemoteColumn],
-        found: &[Column],
+        found: &[Found],
     ) -> Result<Vec<Option<String>>> {
-        let cast = |(wanted, found): (&RemoteColumn, &Column)| {
-            let ty = found.type_();
+        let cast = |(wanted, found): (&RemoteColumn, &Found)| {
+            let ty = &found.ty;
             // The binary form of an enum is its text.
             let is_enum = matches!(ty.kind(), Kind::Enum(_));
             match is_read_as_text(wanted.ty, ty.oid()) {
@@ -146,7 +162,7 @@ impl Transaction {
         wanted.iter().zip(found).map(cast).collect()
     }
 
-    fn mismatch(&self, query: &RemoteQuery, wanted: &RemoteColumn, found: &Column) -> SqlError {
+    fn mismatch(&self, query: &RemoteQuery, wanted: &RemoteColumn, found: &Found) -> SqlError {
         mismatch(&self.running.pool.server, &query.table, &query.relation, wanted, found)
     }
 
@@ -180,10 +196,8 @@ impl Transaction {
     /// `INSERT … VALUES`, for what COPY cannot do.
     async fn insert_rows(&self, into: &Insertion, rows: &RecordBatch) -> Result<Answer> {
         let columns: Vec<_> = into.columns.iter().chain(&into.returned).cloned().collect();
-        let described = inserting(into, format!("SELECT {} FROM {}", names(&columns), into.relation));
-        let statement = self.client()?.prepare(&described.sql).await;
-        let statement = statement.map_err(|error| self.failed(&described, &error))?;
-        let casts = self.casts(&described, &columns, statement.columns())?;
+        let found = self.found(into, &columns).await?;
+        let casts = self.casts(&inserting(into, String::new()), &columns, &found)?;
         let at_once = (PARAMETERS_MAX / into.columns.len().max(1)).clamp(1, INSERT_ROWS_MAX);
         let mut all = Answer::default();
         for start in (0..rows.num_rows()).step_by(at_once) {
@@ -221,14 +235,15 @@ impl Transaction {
         let failed = |error: Error| self.failed(query, &error);
         let client = self.client()?;
         let statement = client.prepare(&query.sql).await.map_err(failed)?;
-        let casts = self.casts(query, &query.columns, statement.columns())?;
+        let found: Vec<_> = statement.columns().iter().map(Found::from).collect();
+        let casts = self.casts(query, &query.columns, &found)?;
         let Some(place) = casts.iter().position(Option::is_some) else { return Ok(statement) };
         match query.sql.strip_suffix(&returning(&query.columns, &[])) {
             Some(changes) => {
                 let sql = changes.to_string() + &returning(&query.columns, &casts);
                 client.prepare(&sql).await.map_err(failed)
             }
-            None => Err(self.mismatch(query, &query.columns[place], &statement.columns()[place])),
+            None => Err(self.mismatch(query, &query.columns[place], &found[place])),
         }
     }
 

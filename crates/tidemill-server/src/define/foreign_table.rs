@@ -96,20 +96,21 @@ fn named_child(catalog: &Catalog, child: Child) -> Result<(ChildObject, Vec<Noti
         let message = format!("the tables of server \"{server}\" have children themselves");
         return Err(SqlError::unsupported(message).with_hint("Name their children."));
     }
+    let is_name = |option: &str| SCHEMA_OPTIONS.contains(&option) || TABLE_OPTIONS.contains(&option);
+    if let Some(said) = options.iter().find(|option| is_name(&option.name)) {
+        let message = format!("invalid option \"{}\"", said.name);
+        return Err(SqlError::new(SqlState::FDW_INVALID_OPTION_NAME, message)
+            .with_hint("The child's name tells it: server.schema.table."));
+    }
+    let of_wrapper = found.wrapper.options.iter().filter(|spec| !is_name(spec.name));
+    validate(of_wrapper.chain(CHILD_OPTIONS), Place::Table, &Options::new(&options)?)?;
     let (own, options): (Vec<_>, Vec<_>) = options.into_iter().partition(|o| o.name == HAS_NODES);
     let (own, options) = (Options::new(&own)?, Options::new(&options)?);
-    validate(CHILD_OPTIONS, Place::Table, &own)?;
     let has_nodes = own.get(HAS_NODES).and_then(parse_bool).unwrap_or(false);
     if has_nodes && !found.wrapper.speaks_postgresql() {
         let message = format!("server \"{server}\" cannot have multi-tenant tables");
         return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
             .with_hint("A Tidemill has, or a PGSpider: a server of tidemill_fdw or pgspider_fdw."));
-    }
-    let names = SCHEMA_OPTIONS.iter().chain(&TABLE_OPTIONS);
-    if let Some(said) = names.copied().find(|name| options.get(name).is_some()) {
-        let message = format!("invalid option \"{said}\"");
-        return Err(SqlError::new(SqlState::FDW_INVALID_OPTION_NAME, message)
-            .with_hint("The child's name tells it: server.schema.table."));
     }
     let notices = checked(found.wrapper, Place::Table, &options)?;
     let schema = schema.unwrap_or_default();

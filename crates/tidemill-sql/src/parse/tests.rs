@@ -200,6 +200,7 @@ fn there_are_no_rights_and_owners() {
         ("GRANT USAGE ON FOREIGN SERVER s TO u", "GRANT is not supported", 1),
         ("GRANT USAGE ON FOREIGN DATA WRAPPER w TO u", "GRANT is not supported", 1),
         ("REVOKE ALL ON FOREIGN SERVER s FROM u", "REVOKE is not supported", 1),
+        ("CREATE DISTRIBUTED_FUNC f (int) RETURNS int", "CREATE DISTRIBUTED_FUNC is not supported", 1),
     ] {
         let error = parse(sql).unwrap_err();
         assert_eq!(error.state, SqlState::FEATURE_NOT_SUPPORTED, "{sql}");

@@ -3,6 +3,7 @@
 use tokio_postgres::Client;
 
 use crate::client::Client as Wire;
+use crate::node::until;
 use crate::postgres::Postgres;
 use crate::server::{Server, failure, rows};
 
@@ -314,4 +315,71 @@ async fn what_the_session_says_of_dead_nodes_is_so_below() {
         });
         assert_eq!(told, wanted, "max_skipped_nodes = {max}");
     }
+}
+
+/// They cannot be read, only written.
+#[tokio::test]
+async fn streams_of_another_tidemill_are_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let (a, b) = (Server::start(&dir.path().join("a")), Server::start(&dir.path().join("b")));
+    let (of_a, of_b) = (a.connect().await, b.connect().await);
+    of_b.batch_execute(
+        "CREATE STREAM reading (id int, v float8, at timestamptz, name text);
+         CREATE VIEW total AS SELECT count(*), sum(id), sum(v) AS sum_v, max(at), max(name) FROM reading",
+    )
+    .await
+    .unwrap();
+    let total = || rows(&of_b, "SELECT count, sum, sum_v FROM total");
+    for (name, wrapper) in [("t", "tidemill_fdw"), ("p", "postgres_fdw")] {
+        let create = format!(
+            "CREATE SERVER {name} FOREIGN DATA WRAPPER {wrapper} OPTIONS (host '127.0.0.1', port '{}', dbname 'tidemill');
+             CREATE USER MAPPING FOR PUBLIC SERVER {name};
+             CREATE FOREIGN TABLE {name}_reading (id int, v float8, at timestamptz, name text) SERVER {name} OPTIONS (table_name 'reading')",
+            b.port
+        );
+        of_a.batch_execute(&create).await.unwrap();
+    }
+    of_a.batch_execute("INSERT INTO t_reading VALUES (1, 0.5, '2026-01-02 03:04+00', 'a')").await.unwrap();
+    of_a.batch_execute("INSERT INTO p_reading (name, id) VALUES ('b', 2)").await.unwrap();
+    of_a.execute("INSERT INTO t_reading (id, v) SELECT x, x FROM generate_series(1, 1000) AS x", &[])
+        .await
+        .unwrap();
+    assert_eq!(total().await, [["1002", "500503", "500500.5"]]);
+    of_a.batch_execute("BEGIN; INSERT INTO t_reading (id) VALUES (7); ROLLBACK").await.unwrap();
+    of_a.batch_execute(
+        "BEGIN; INSERT INTO t_reading (id) VALUES (1000); INSERT INTO t_reading (id) VALUES (2000); COMMIT",
+    )
+    .await
+    .unwrap();
+    assert_eq!(total().await, [["1004", "503503", "500500.5"]]);
+    of_a.batch_execute(
+        "CREATE MULTI TENANT TABLE dealt (id int, v float8, at timestamptz, name text) CHILDREN (t.reading, p.reading);
+         INSERT INTO dealt (id) SELECT 1 FROM generate_series(1, 10)",
+    )
+    .await
+    .unwrap();
+    assert_eq!(total().await, [["1014", "503513", "500500.5"]]);
+    of_a.batch_execute(
+        "CREATE STREAM s (id int);
+         CREATE CONTINUOUS TRANSFORM up AS SELECT id FROM s THEN EXECUTE PROCEDURE pipeline_stream_insert('t_reading');
+         INSERT INTO s SELECT * FROM generate_series(1, 100)",
+    )
+    .await
+    .unwrap();
+    until(&of_b, "SELECT sum(count) FROM total", "1114").await;
+    for (statement, state) in [
+        ("SELECT * FROM t_reading", "42809"),
+        ("INSERT INTO t_reading (id) VALUES (1) RETURNING id", "42809"),
+        ("UPDATE t_reading SET id = 1", "42809"),
+    ] {
+        let (code, message) = failure(&of_a, statement).await;
+        assert_eq!(code, state, "{statement}: {message}");
+        assert!(message.contains("\"t\""), "{statement}: {message}");
+    }
+    of_a.batch_execute("CREATE FOREIGN TABLE wrong (id int, v text) SERVER t OPTIONS (table_name 'reading')")
+        .await
+        .unwrap();
+    let (code, message) = failure(&of_a, "INSERT INTO wrong VALUES (1, 'x')").await;
+    let told = "column \"v\" of foreign table \"wrong\" is of type text, but column \"v\" of";
+    assert!(code == "HV004" && message.contains(told), "{code} {message}");
 }

@@ -189,6 +189,10 @@ async fn children_have_the_columns_of_their_table() {
         let (code, told) = failure(client, query).await;
         assert!(code == state && told.contains(message), "{query}: {code} {told}");
     }
+    let unknown = "CREATE MULTI TENANT TABLE x (id int) CHILDREN (n1.m OPTIONS (nodes '5'))";
+    let error = client.batch_execute(unknown).await.unwrap_err();
+    let hint = error.as_db_error().unwrap().hint().unwrap();
+    assert!(hint.ends_with(", multi_tenant") && !hint.contains("table_name"), "{hint}");
     client.batch_execute("DROP SERVER n1, n2 CASCADE").await.unwrap();
     assert_eq!(failure(client, "SELECT * FROM m").await.0, "42P01");
     assert_eq!(rows(client, "SELECT count(*) FROM p").await, [["333"]]);
