@@ -12,6 +12,7 @@ pub mod limit;
 mod page_range;
 mod rule;
 mod state;
+mod subquery_value;
 mod top_k;
 
 use std::any::Any;
@@ -40,8 +41,15 @@ type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 /// All rules in their order around those of DataFusion.
 pub fn rules(of_datafusion: Vec<Rule>) -> Vec<Rule> {
     let first = [join::RULE, dynamic_filter::HASHED_SUBQUERIES];
-    let last =
-        [aggregate::RULE, eager::RULE, top_k::RULE, dynamic_filter::RULE, page_range::RULE, limit::RULE];
+    let last = [
+        aggregate::RULE,
+        eager::RULE,
+        top_k::RULE,
+        dynamic_filter::RULE,
+        subquery_value::RULE,
+        page_range::RULE,
+        limit::RULE,
+    ];
     let ours = |rule: NodeRule| Arc::new(rule) as Rule;
     first.into_iter().map(ours).chain(of_datafusion).chain(last.into_iter().map(ours)).collect()
 }

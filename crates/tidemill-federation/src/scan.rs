@@ -36,7 +36,7 @@ use crate::connector::{Capabilities, Connector, RemoteQuery};
 use crate::health::is_absence;
 use crate::node::{DeadNodes, Member, Node, Nodes, State};
 use crate::pushdown::Pushdown;
-use crate::pushdown::dynamic_filter::{KeyFilter, narrowed};
+use crate::pushdown::dynamic_filter::{DynamicFilter, narrowed};
 use crate::select::RemoteSelect;
 use crate::snapshot::{Shared, Snapshots};
 use crate::transaction::{Transaction, Transactions};
@@ -58,7 +58,7 @@ pub struct ForeignScanExec {
     connector: Arc<dyn Connector>,
     batch_rows: usize,
     /// Conditions that are known when others have run.
-    dynamic_filters: Vec<KeyFilter>,
+    dynamic_filters: Vec<DynamicFilter>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -93,9 +93,9 @@ impl ForeignScanExec {
         Self::new(select, Arc::clone(&self.connector), schema, self.batch_rows, Arc::clone(&self.place))
     }
 
-    /// The same, which waits for this filter before it asks for rows.
-    pub(crate) fn with_dynamic_filter(&self, filter: KeyFilter) -> Self {
-        let dynamic_filters = self.dynamic_filters.iter().cloned().chain([filter]).collect();
+    /// The same, which asks for rows when these filters are known too.
+    pub(crate) fn with_dynamic_filters(&self, filters: impl IntoIterator<Item = DynamicFilter>) -> Self {
+        let dynamic_filters = self.dynamic_filters.iter().cloned().chain(filters).collect();
         Self { dynamic_filters, ..self.with_select(self.select.clone(), self.schema()) }
     }
 
@@ -138,7 +138,7 @@ impl ForeignScanExec {
 
     /// What others are to say of it.
     pub fn dynamic_filters(&self) -> impl Iterator<Item = &Arc<dyn PhysicalExpr>> {
-        self.dynamic_filters.iter().flat_map(KeyFilter::exprs)
+        self.dynamic_filters.iter().flat_map(DynamicFilter::exprs)
     }
 
     pub fn server(&self) -> &str {
@@ -287,7 +287,7 @@ impl ExecutionPlan for ForeignScanExec {
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        apply_expression_roots(self.dynamic_filters.iter().map(KeyFilter::root), f)
+        apply_expression_roots(self.dynamic_filters.iter().map(DynamicFilter::root), f)
     }
 
     /// A join that starts anew has another filter.

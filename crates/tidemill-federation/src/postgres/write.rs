@@ -93,6 +93,10 @@ impl Transaction {
             .ok_or_else(|| SqlError::internal("a transaction is over"))
     }
 
+    fn is_tidemill(&self) -> bool {
+        self.running.connection.as_ref().is_some_and(|connection| connection.is_tidemill)
+    }
+
     fn failed(&self, query: &RemoteQuery, error: &Error) -> SqlError {
         failed(&self.running.pool.server, query, error)
     }
@@ -122,22 +126,19 @@ impl Transaction {
         Ok(copying)
     }
 
-    /// What the columns are there. A stream of a Tidemill, which nobody can read, tells it by the parameters of an INSERT.
+    /// What the columns are there. A Tidemill, whose streams nobody can read, tells it by the parameters of an INSERT.
     async fn found(&self, into: &Insertion, columns: &[RemoteColumn]) -> Result<Vec<Found>> {
         let client = self.client()?;
-        let select = inserting(into, format!("SELECT {} FROM {}", names(columns), into.relation));
-        let error = match client.prepare(&select.sql).await {
-            Ok(statement) => return Ok(statement.columns().iter().map(Found::from).collect()),
-            Err(error) => error,
-        };
-        let is_unreadable = error.code().is_some_and(|code| code.code() == SqlState::WRONG_OBJECT_TYPE.0);
-        if !is_unreadable || columns.len() != into.columns.len() {
-            return Err(self.failed(&select, &error));
+        if self.is_tidemill() && into.returned.is_empty() {
+            let insert = inserting(into, insert_sql(into, 1, &vec![None; columns.len()]));
+            let statement =
+                client.prepare(&insert.sql).await.map_err(|error| self.failed(&insert, &error))?;
+            let found = |ty: &types::Type| Found { ty: ty.clone(), modifier: -1 };
+            return Ok(statement.params().iter().map(found).collect());
         }
-        let insert = inserting(into, insert_sql(into, 1, &vec![None; columns.len()]));
-        let statement = client.prepare(&insert.sql).await.map_err(|error| self.failed(&insert, &error))?;
-        let found = |ty: &types::Type| Found { ty: ty.clone(), modifier: -1 };
-        Ok(statement.params().iter().map(found).collect())
+        let select = inserting(into, format!("SELECT {} FROM {}", names(columns), into.relation));
+        let statement = client.prepare(&select.sql).await.map_err(|error| self.failed(&select, &error))?;
+        Ok(statement.columns().iter().map(Found::from).collect())
     }
 
     /// Binary values say nothing about their types, so what the server calls them has to fit. Values of a type that there is none of
@@ -215,8 +216,7 @@ impl Transaction {
 
     /// Tells a server that may have nodes itself the way that the statement has come.
     async fn tell(&self, cascade: Option<&Arc<Cascade>>) -> Result<()> {
-        let is_tidemill = self.running.connection.as_ref().is_some_and(|connection| connection.is_tidemill);
-        let Some(cascade) = cascade.filter(|_| is_tidemill) else { return Ok(()) };
+        let Some(cascade) = cascade.filter(|_| self.is_tidemill()) else { return Ok(()) };
         let set = RemoteQuery::command(cascade.settings(false));
         self.client()?.batch_execute(&set.sql).await.map_err(|error| self.failed(&set, &error))
     }

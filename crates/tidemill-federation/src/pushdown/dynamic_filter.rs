@@ -35,6 +35,7 @@ use tokio::time::{Instant, timeout_at};
 use super::eager::EXCHANGES;
 use super::key::{KEYS_MAX, Keys, KeysExec};
 use super::rule::{NodeRule, Plan};
+use super::subquery_value::with_values;
 use super::{Pushdown, Source, with_columns};
 use crate::connector::Capabilities;
 use crate::dialect::Comparison;
@@ -94,8 +95,8 @@ fn filtered_join(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> 
     let range = produced.and_then(|filter| Arc::downcast::<DynamicFilterPhysicalExpr>(filter).ok());
     let range = range.unwrap_or_else(|| Arc::new(DynamicFilterPhysicalExpr::new(exprs.clone(), lit(true))));
     let (keys, rows) = (Arc::<Keys>::default(), hashed.get_value().copied());
-    let hashed = Hashed { range: &range, keys: &keys, rows };
-    let Some(right) = filtered(join.right(), &exprs, &hashed)? else { return Ok(None) };
+    let waiting = |scan: &ForeignScanExec, exprs: &[Expr]| waits_for_keys(scan, exprs, (&range, &keys), rows);
+    let Some(right) = filtered(join.right(), &exprs, &waiting)? else { return Ok(None) };
     let mut left = Arc::clone(join.left());
     if left.output_partitioning().partition_count() == 1 {
         let exprs = join.on().iter().map(|(left, _)| Arc::clone(left)).collect();
@@ -106,11 +107,12 @@ fn filtered_join(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> 
     Ok(Some(Arc::new(join.build()?.with_dynamic_filter_expr(range)?)))
 }
 
-/// What is known of the hashed side when its rows have come, and what is before.
-struct Hashed<'a> {
-    range: &'a Arc<DynamicFilterPhysicalExpr>,
-    keys: &'a Arc<Keys>,
-    rows: Option<usize>,
+/// What is said of the rows of a scan while others run.
+#[derive(Debug, Clone)]
+pub(crate) enum DynamicFilter {
+    Keys(KeyFilter),
+    /// A condition on values of subqueries, which have run when the scan begins.
+    Values(Expr),
 }
 
 /// What a scan waits for.
@@ -119,6 +121,22 @@ pub(crate) struct KeyFilter {
     /// The range, of what the scan gives. It is complete when all keys are.
     range: Expr,
     keys: Arc<Keys>,
+}
+
+/// The scan, if its server can judge the keys of the hashed side: of so many rows, if that is known.
+fn waits_for_keys(
+    scan: &ForeignScanExec,
+    exprs: &[Expr],
+    (range, keys): (&Arc<DynamicFilterPhysicalExpr>, &Arc<Keys>),
+    rows: Option<usize>,
+) -> Result<Option<Plan>> {
+    if !takes(scan, exprs, rows) {
+        return Ok(None);
+    }
+    keys.add_scan();
+    let range = Arc::clone(range).with_new_children(exprs.to_vec())?;
+    let filter = DynamicFilter::Keys(KeyFilter { range, keys: Arc::clone(keys) });
+    Ok(Some(Arc::new(scan.with_dynamic_filters([filter]))))
 }
 
 /// Whether it gives all rows that come, or all that fulfil a condition, as they are.
@@ -130,26 +148,19 @@ fn keeps_rows(plan: &Arc<dyn ExecutionPlan>) -> bool {
         || plan.downcast_ref::<SortExec>().is_some_and(|sort| sort.fetch().is_none())
 }
 
-/// The plan with scans that wait for the filter; `None` if there are none.
-fn filtered(
-    plan: &Arc<dyn ExecutionPlan>,
-    exprs: &[Expr],
-    hashed: &Hashed,
-) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+/// What becomes of a scan that gives what the expressions are over; `None`: nothing else.
+type OfScan<'a> = &'a dyn Fn(&ForeignScanExec, &[Expr]) -> Result<Option<Plan>>;
+
+/// The plan with other scans in it; `None` if there are none.
+pub(super) fn filtered(plan: &Plan, exprs: &[Expr], of_scan: OfScan<'_>) -> Result<Option<Plan>> {
     if let Some(scan) = plan.downcast_ref::<ForeignScanExec>() {
-        if !takes(scan, exprs, hashed.rows) {
-            return Ok(None);
-        }
-        hashed.keys.add_scan();
-        let range = Arc::clone(hashed.range).with_new_children(exprs.to_vec())?;
-        let filter = KeyFilter { range, keys: Arc::clone(hashed.keys) };
-        return Ok(Some(Arc::new(scan.with_dynamic_filter(filter))));
+        return of_scan(scan, exprs);
     }
     if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
         let column = |i: usize| projection.expr().get(i).map(|item| Arc::clone(&item.expr));
         let exprs = exprs.iter().map(|expr| with_columns(expr, column)).collect::<Option<Vec<_>>>();
         let Some(exprs) = exprs else { return Ok(None) };
-        let below = filtered(projection.input(), &exprs, hashed)?;
+        let below = filtered(projection.input(), &exprs, of_scan)?;
         return below.map(|below| replace_children_if_necessary(Arc::clone(plan), vec![below])).transpose();
     }
     if !keeps_rows(plan) {
@@ -157,7 +168,7 @@ fn filtered(
     }
     let mut any = false;
     let sides = plan.children().into_iter().map(|side| {
-        let below = filtered(side, exprs, hashed)?;
+        let below = filtered(side, exprs, of_scan)?;
         any |= below.is_some();
         Ok(below.unwrap_or_else(|| Arc::clone(side)))
     });
@@ -178,7 +189,7 @@ fn takes(scan: &ForeignScanExec, exprs: &[Expr], rows: Option<usize>) -> bool {
 }
 
 /// Whether it can be asked before rows are grouped: of groups it is of what they are grouped by.
-fn is_of_rows(select: &RemoteSelect, expr: &Expr) -> bool {
+pub(super) fn is_of_rows(select: &RemoteSelect, expr: &Expr) -> bool {
     let keys = select.keys.unwrap_or(usize::MAX);
     collect_columns(expr).iter().all(|column| column.index() < keys)
 }
@@ -194,12 +205,20 @@ fn leaves_rows_out(select: &RemoteSelect, exprs: &[Expr], keys: usize) -> bool {
 /// What is asked for with what the filters say; `None` if they say nothing before the wait is over.
 pub(crate) async fn narrowed(
     select: &RemoteSelect,
-    filters: &[KeyFilter],
+    filters: &[DynamicFilter],
     capabilities: &Capabilities,
     wait: Duration,
 ) -> Option<RemoteSelect> {
     let (deadline, mut conditions) = (Instant::now() + wait, Vec::new());
     for filter in filters {
+        let filter = match filter {
+            DynamicFilter::Keys(filter) => filter,
+            DynamicFilter::Values(condition) => {
+                let said = with_values(condition);
+                conditions.extend(said.and_then(|said| select.writer(capabilities).condition(&said)));
+                continue;
+            }
+        };
         let Some(range) = filter.range.downcast_ref::<DynamicFilterPhysicalExpr>() else { continue };
         if timeout_at(deadline, range.wait_complete()).await.is_ok() {
             let said = filter.keys_said(select, capabilities);
@@ -224,20 +243,28 @@ fn range_said(
     parts.filter_map(|part| writer.condition(part)).collect()
 }
 
-impl KeyFilter {
-    /// What is compared with the keys.
+impl DynamicFilter {
+    /// What is compared with the keys, or the condition.
     pub fn exprs(&self) -> Vec<&Expr> {
-        self.range.children()
+        match self {
+            DynamicFilter::Keys(filter) => filter.range.children(),
+            DynamicFilter::Values(condition) => vec![condition],
+        }
     }
 
     pub fn root(&self) -> &Expr {
-        &self.range
+        match self {
+            DynamicFilter::Keys(filter) => &filter.range,
+            DynamicFilter::Values(condition) => condition,
+        }
     }
+}
 
+impl KeyFilter {
     /// What a server can judge of the keys; `None`: it cannot, or there are too many.
     fn keys_said(&self, select: &RemoteSelect, capabilities: &Capabilities) -> Option<Vec<String>> {
         let (keys, writer) = (self.keys.found()?, select.writer(capabilities));
-        let exprs: Vec<_> = self.exprs().into_iter().cloned().collect();
+        let exprs: Vec<_> = self.range.children().into_iter().cloned().collect();
         let count = keys.first().filter(|keys| !keys.is_empty())?.len();
         if !leaves_rows_out(select, &exprs, count) {
             return None;

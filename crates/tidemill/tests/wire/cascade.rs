@@ -325,7 +325,7 @@ async fn streams_of_another_tidemill_are_written() {
     let (of_a, of_b) = (a.connect().await, b.connect().await);
     of_b.batch_execute(
         "CREATE STREAM reading (id int, v float8, at timestamptz, name text);
-         CREATE VIEW total AS SELECT count(*), sum(id), sum(v) AS sum_v, max(at), max(name) FROM reading",
+         CREATE VIEW total AS SELECT count(*), sum(id), sum(v) AS sum_v, max(at), max(name) AS last_name FROM reading",
     )
     .await
     .unwrap();
@@ -374,7 +374,6 @@ async fn streams_of_another_tidemill_are_written() {
     ] {
         let (code, message) = failure(&of_a, statement).await;
         assert_eq!(code, state, "{statement}: {message}");
-        assert!(message.contains("\"t\""), "{statement}: {message}");
     }
     of_a.batch_execute("CREATE FOREIGN TABLE wrong (id int, v text) SERVER t OPTIONS (table_name 'reading')")
         .await

@@ -556,6 +556,42 @@ fn without_counts(asked: &str) -> String {
 }
 
 /// The keys of a series, as the nodes are asked for them.
+#[tokio::test]
+async fn values_of_subqueries_go_to_the_servers() {
+    let Some(setting) = start().await else { return };
+    for (query, condition) in [
+        ("SELECT count(*) FROM hist WHERE n = (SELECT max(n) FROM hist)", r#"("n" = 16)"#),
+        (
+            "SELECT eid, v FROM hist WHERE b > (SELECT max(b) - 9000000000000000 FROM hist) ORDER BY b",
+            r#"("b" > '8991000000000000000'::bigint)"#,
+        ),
+        (
+            "SELECT count(v) FROM hist WHERE n > (SELECT 14) AND eid = (SELECT max(eid) FROM signal)",
+            r#"("n" > 14) AND ("eid" = 'sensor 9'::text)"#,
+        ),
+        (
+            "SELECT count(*) FROM hist WHERE n NOT BETWEEN (SELECT min(n) + 1 FROM hist) AND 15",
+            r#"("n" < 1)"#,
+        ),
+        (
+            "SELECT n, count(*) FROM hist GROUP BY n HAVING n > (SELECT max(n) - 2 FROM hist) ORDER BY n",
+            r#"("n" > 14)"#,
+        ),
+        (
+            "SELECT count(*) FROM hist WHERE at >= (SELECT max(at) - interval '1 hour' FROM hist)",
+            r#"("at" >= '2020-01-15 13:00:00'::timestamp"#,
+        ),
+        // There is no such value, or it is one that only this server judges.
+        ("SELECT count(*) FROM hist WHERE n = (SELECT n FROM hist WHERE n > 99)", "FROM"),
+        ("SELECT count(*) FROM hist WHERE n > (SELECT 8) OR md5(eid) = (SELECT md5('sensor 1'))", "FROM"),
+    ] {
+        same(&setting, query).await;
+        rows(&setting.client, query).await;
+        let asked = rows(&setting.client, "SELECT remote_sql FROM tidemill.last_query_nodes").await.concat();
+        assert!(asked.iter().any(|asked| asked.contains(condition)), "{query}: {asked:#?}");
+    }
+}
+
 async fn told_of_keys(setting: &Setting, keys: &str, condition: &str) -> String {
     let query = format!(
         "SELECT count(*), sum(h.n), min(h.eid) FROM (SELECT {keys} FROM generate_series(-1300, 3000) AS x) AS s
