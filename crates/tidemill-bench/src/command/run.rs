@@ -68,7 +68,9 @@ impl Run {
         let mut missed = Vec::new();
         for (threshold, outcome) in thresholds.iter().flat_map(|t| result.repeats.iter().map(move |o| (t, o)))
         {
-            missed.extend(threshold.missed(outcome)?);
+            let found = threshold.missed(outcome)?;
+            let others = found.into_iter().filter(|condition| !missed.contains(condition));
+            missed.extend(others.collect::<Vec<_>>());
         }
         missed.iter().for_each(|condition| println!("MISSED: {condition}"));
         Ok(match (result.blemish(), missed.is_empty()) {

@@ -141,8 +141,6 @@ impl Search {
         for outcome in &result.repeats {
             missed.extend(threshold.missed(outcome)?);
             let total = outcome.record.total();
-            // The rate is not kept then, whatever the conditions say.
-            missed.extend(total.behind());
             eprintln!(
                 "{rate:.1}/s: p50 {} p99 {} ms, {} late, {} skipped: {}",
                 ms(total.response.quantile(0.5) as f64),

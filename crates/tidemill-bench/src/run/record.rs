@@ -13,6 +13,8 @@ const INTERVALS_MAX: usize = 600;
 const SECOND_NS: u64 = 1_000_000_000;
 /// When more of what was due was never begun, the run did not have its rate.
 const BACKLOG_SHARE_MAX: f64 = 0.01;
+/// In the last moments of any run some are due, and of a short one they are soon a percent.
+const BACKLOG_LEAST: u64 = 5;
 
 /// What one operation did, or all of them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -135,7 +137,8 @@ impl Tally {
     /// What to say when the rate was not reached.
     pub fn behind(&self) -> Option<String> {
         let Tally { backlog, .. } = self;
-        let is_behind = *backlog as f64 > BACKLOG_SHARE_MAX * self.due() as f64;
+        let is_much = *backlog as f64 > BACKLOG_SHARE_MAX * self.due() as f64;
+        let is_behind = is_much && *backlog >= BACKLOG_LEAST;
         is_behind.then(|| format!("{backlog} of {} operations that were due were never begun", self.due()))
     }
 }
@@ -308,11 +311,16 @@ mod tests {
         let never = Sample { kind: Kind::Backlog, ..sample(999, 1000, 1000) };
         recorder.add(&never);
         assert_eq!((recorder.so_far().total().missed(), recorder.so_far().total().behind()), (1.0, None));
+        // More than a percent, and too few to say so.
+        (2..BACKLOG_LEAST).for_each(|_| recorder.add(&never));
+        assert_eq!(recorder.so_far().total().behind(), None);
         recorder.add(&never);
         let record = recorder.finish();
-        assert_eq!((record.intervals[0].total().backlog, record.total().due()), (2, 101));
+        assert_eq!((record.intervals[0].total().backlog, record.total().due()), (5, 104));
         let told = record.total().behind();
-        assert_eq!(told.as_deref(), Some("2 of 101 operations that were due were never begun"));
+        assert_eq!(told.as_deref(), Some("5 of 104 operations that were due were never begun"));
+        let many = Tally { processed: 500, backlog: BACKLOG_LEAST, ..Tally::default() };
+        assert_eq!(many.behind(), None);
     }
 
     #[test]
