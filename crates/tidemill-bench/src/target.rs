@@ -213,6 +213,9 @@ pub trait Connection: Send {
         Err(Error::Unsupported("this database's protocol has no pipelines".to_owned()))
     }
 
+    /// Whether a transaction is open, by the last answer: what was done in it is not there for others.
+    fn is_in_transaction(&self) -> bool;
+
     /// For the record of a run: product and version.
     fn version(&mut self) -> Result<String>;
 

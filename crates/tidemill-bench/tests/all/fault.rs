@@ -286,6 +286,43 @@ fn conflicts_are_told_by_code() {
     assert!(compared.code == 0 && compared.out.contains("NOT ALL OPERATIONS: r.json: "), "{}", compared.out);
 }
 
+/// As with pgbench: what such a script does is not there for others.
+#[test]
+fn a_script_that_leaves_its_transaction_open_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let (postgres, mariadb) = (Postgres::start(), crate::mariadb::MariaDb::start());
+    let urls = [
+        Some(format!("sqlite:{}", dir.path().join("open.db").display())),
+        postgres.as_ref().map(Postgres::url),
+        mariadb.as_ref().map(|server| server.url("root")),
+    ];
+    let folder = dir.path().join("open");
+    std::fs::create_dir(&folder).unwrap();
+    write(&folder, "suite.toml", "prepare = [\"make.sql\"]\n[[script]]\nfile = \"lost.sql\"\n");
+    write(&folder, "make.sql", "begin; create table kept (n int); insert into kept values (1);");
+    let lost = write(&folder, "lost.sql", "begin;\ninsert into lost values (1);\n");
+    let well = write(dir.path(), "well.sql", "begin;\ninsert into lost values (1);\nrollback;\n");
+    for url in urls.into_iter().flatten() {
+        let target = tidemill_bench::target::Target::open(&url).unwrap();
+        target.connect().unwrap().execute("create table lost (n int)").unwrap();
+        let run = |script: &str, mode| {
+            let run = ["run", script, "--target", &url, "--closed", "-t", "3", "-P", "0", "-M", mode];
+            bench(dir.path(), &run)
+        };
+        for mode in ["simple", "prepared"] {
+            let ran = run(&lost, mode);
+            let told = "end of script reached without completing the last transaction";
+            assert!(ran.code == 2 && ran.out.contains(told), "{url} {mode}: {}{}", ran.out, ran.err);
+            assert_eq!(run(&well, mode).code, 0, "{url} {mode}");
+        }
+        let prepared = bench(dir.path(), &["prepare", "open", "--target", &url]);
+        let told = "make.sql: its last transaction is not completed";
+        // MySQL commits before and after a table is made, and what comes then by itself.
+        let is_mysql = url.starts_with("mysql");
+        assert!(is_mysql || prepared.code == 2 && prepared.err.contains(told), "{url}: {}", prepared.err);
+    }
+}
+
 /// Without a limit nothing is late or skipped, and half of what was due never began.
 #[test]
 fn a_rate_that_is_not_reached_is_told() {
