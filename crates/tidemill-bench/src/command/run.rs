@@ -106,9 +106,12 @@ impl Experiment {
         result.checks = suite.validate(context, false).map_err(hint)?;
         let failed = result.checks.iter().find(|check| !check.passed);
         if let Some(failed) = failed.filter(|_| !suite.measures_beside_wrong_answers()) {
+            let made_with = result.parameters.iter().map(|(name, value)| format!(" {name}={value}"));
             return Err(Error::Wrong(format!(
-                "the answers are wrong before the run: {}: {}",
-                failed.name, failed.detail
+                "the answers are wrong before the run: {}: {}\nthe tables must have been made with the parameters of the run:{}",
+                failed.name,
+                failed.detail,
+                made_with.collect::<String>()
             )));
         }
         result.floor_cpu_us = self.floor();

@@ -44,6 +44,7 @@ impl Default for Federation {
                 ),
                 Parameter::new("scenario", "all", "1, 2, 3 or all"),
                 Parameter::new("check", "yes", "compare all answers with a reference: yes or no"),
+                Parameter::data_seed(),
             ],
         }
     }
