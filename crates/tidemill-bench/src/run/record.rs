@@ -134,6 +134,11 @@ impl Tally {
         percent(self.late + self.skipped + self.backlog, self.due())
     }
 
+    /// Whether nearly all that was due ended well. Then the rate is that of the arrivals, and not the database's.
+    pub fn has_its_rate(&self) -> bool {
+        (self.due() - self.processed) as f64 <= BACKLOG_SHARE_MAX * self.due() as f64
+    }
+
     /// What to say when the rate was not reached.
     pub fn behind(&self) -> Option<String> {
         let Tally { backlog, .. } = self;
@@ -321,6 +326,14 @@ mod tests {
         assert_eq!(told.as_deref(), Some("5 of 104 operations that were due were never begun"));
         let many = Tally { processed: 500, backlog: BACKLOG_LEAST, ..Tally::default() };
         assert_eq!(many.behind(), None);
+    }
+
+    #[test]
+    fn a_rate_is_kept_when_nearly_all_ended_well() {
+        let tally =
+            |skipped, failed, backlog| Tally { processed: 990, skipped, failed, backlog, ..Tally::default() };
+        assert!(tally(10, 0, 0).has_its_rate() && tally(3, 3, 4).has_its_rate());
+        assert!(!tally(11, 0, 0).has_its_rate() && !tally(4, 4, 4).has_its_rate());
     }
 
     #[test]

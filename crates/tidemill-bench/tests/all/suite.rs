@@ -381,6 +381,25 @@ fn searches_are_repeated_on_the_same_data() {
     assert_eq!(result(dir.path().join("found.json").to_str().unwrap()).blemish(), None);
 }
 
+/// What arrives by chance is nothing that a database does better.
+#[test]
+fn a_rate_that_was_asked_for_is_not_judged() {
+    let dir = tempfile::tempdir().unwrap();
+    let quick = write(dir.path(), "quick.sql", "\\sleep 1 ms\n");
+    let slow = write(dir.path(), "slow.sql", "\\sleep 20 ms\n");
+    for (script, seed) in [(&quick, "1"), (&quick, "2"), (&slow, "3")] {
+        let open = ["run", script, "--target", "noop:", "-R", "100", "-T", "6s", "--warmup", "0", "-P", "0"];
+        let ran = bench(dir.path(), &[&open[..], &["--seed", seed, "-o", &format!("{seed}.json")]].concat());
+        assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    }
+    let rate = |new: &str| {
+        let compared = bench(dir.path(), &["compare", "1.json", new]);
+        compared.out.lines().find(|line| line.starts_with("rate ")).unwrap().to_owned()
+    };
+    assert!(rate("2.json").ends_with("  as asked: the chance of the arrivals"), "{}", rate("2.json"));
+    assert!(rate("3.json").ends_with("  worse"), "{}", rate("3.json"));
+}
+
 /// Whatever has samples has an interval, and what the generator costs stands beside it.
 #[test]
 fn figures_have_intervals() {
