@@ -34,7 +34,7 @@ fn a_stalled_server_shows() {
     assert_eq!((total.skipped, total.failed, total.backlog), (0, 0, 0));
 }
 
-fn wait_for_sessions(server: &Postgres, sessions: i64) {
+pub fn wait_for_sessions(server: &Postgres, sessions: i64) {
     let target = tidemill_bench::target::Target::open(&server.url()).unwrap();
     let mut connection = target.connect().unwrap();
     let sql = "select count(*) from pg_stat_activity where application_name = 'tidemill bench' and pid <> pg_backend_pid()";
@@ -96,27 +96,6 @@ fn a_sweep_and_a_search_keep_what_they_have() {
         assert!(found.out.contains(part), "{part}: {}{}", found.out, found.err);
     }
     assert_eq!(result(dir.path().join("found.json").to_str().unwrap()).blemish(), None);
-}
-
-#[test]
-fn ctrl_c_keeps_what_was_measured() {
-    let dir = tempfile::tempdir().unwrap();
-    let script = write(dir.path(), "one.sql", "select 1;\n");
-    let path = dir.path().join("r.json");
-    let path = path.to_str().unwrap();
-    let arguments =
-        ["run", &script, "--target", "sqlite::memory:", "-R", "100", "-T", "60s", "--warmup", "0"];
-    let mut child = started(dir.path(), &[&arguments[..], &["-P", "1", "-o", path]].concat());
-    // The first line of progress says that it runs.
-    let mut first = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stderr.as_mut().unwrap()), &mut first)
-        .unwrap();
-    assert!(first.starts_with("progress:"), "{first}");
-    std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    let ran = finished(child.wait_with_output().unwrap());
-    assert_eq!(ran.code, 2, "{}", ran.out);
-    assert!(ran.out.contains("INCOMPLETE: interrupted"), "{}", ran.out);
-    assert!(result(path).repeats[0].record.total().processed > 20);
 }
 
 /// As with `| head`: no panic, the same exit code, and the result is there.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::answer::{affected, columns, keep_row, parameter_types};
+use super::cancel::Key;
 use super::wire::{Fields, Format, Message, bind, broken, put_text, receive, send, server_error};
 use crate::error::{Error, Result};
 use crate::target::channel::Channel;
@@ -24,6 +25,8 @@ pub(super) struct Session {
     pipeline: Option<u64>,
     /// Of the last ReadyForQuery.
     is_in_transaction: bool,
+    /// It can be cancelled for as long as this is there.
+    _key: Option<Arc<Key>>,
 }
 
 /// The state in ReadyForQuery outside of transactions.
@@ -37,7 +40,7 @@ struct Prepared {
 }
 
 impl Session {
-    pub fn new(channel: Channel) -> Self {
+    pub fn new(channel: Channel, key: Option<Arc<Key>>) -> Self {
         Self {
             channel,
             prepared: Vec::new(),
@@ -46,6 +49,7 @@ impl Session {
             described: Default::default(),
             pipeline: None,
             is_in_transaction: false,
+            _key: key,
         }
     }
 
