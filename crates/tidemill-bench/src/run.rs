@@ -24,6 +24,7 @@ pub use floor::floor;
 pub use record::{Interval, Record, Slice, Tally};
 use sample::Inbox;
 pub use sample::{Kind, Sample};
+pub use schedule::RATE_MAX;
 use schedule::Schedule;
 use watcher::Watcher;
 use worker::{Told, Worker, panicked};
@@ -183,6 +184,7 @@ pub fn run(
         gate: Gate::default(),
         stop: AtomicBool::new(false),
         errors: Mutex::default(),
+        passed: Mutex::default(),
         end_ns,
     });
     let (tell, told) = mpsc::channel();

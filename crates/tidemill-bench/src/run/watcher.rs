@@ -66,6 +66,7 @@ impl Watcher<'_> {
             samples.clear();
             self.inbox.fetch(&mut samples);
             samples.iter().for_each(|sample| recorder.add(sample));
+            self.course.take_passed().iter().for_each(|passed| recorder.add_passed(passed));
             let at = start.elapsed();
             let (record, operations) = (recorder.so_far(), &self.operations[..]);
             let (is_warmup, errors) = (at < plan.warmup, &self.course.errors_so_far());

@@ -98,6 +98,23 @@ fn a_sweep_and_a_search_keep_what_they_have() {
     assert_eq!(result(dir.path().join("found.json").to_str().unwrap()).blemish(), None);
 }
 
+/// More than anybody could begin: they are counted, with and without a limit.
+#[test]
+fn slots_beyond_all_measure_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = write(dir.path(), "one.sql", "select 1;\n");
+    for more in [&["-L", "10"][..], &["--constant"], &["-c", "3"]] {
+        let run = ["run", &script, "--target", "noop:", "-R", "1e9", "-T", "2s", "--warmup", "1s", "-P", "0"];
+        let ran = bench(dir.path(), &[&run[..], &["-o", "r.json"], more].concat());
+        assert_eq!(ran.code, 0, "{more:?}: {}{}", ran.out, ran.err);
+        // With a limit they are skipped.
+        let is_behind = ran.out.contains("WARNING: the rate was not reached");
+        assert_eq!(is_behind, more[0] != "-L", "{more:?}: {}", ran.out);
+        let due = result(dir.path().join("r.json").to_str().unwrap()).repeats[0].record.total().due();
+        assert!((1_990_000_000..2_010_000_000).contains(&due), "{more:?}: {due}");
+    }
+}
+
 /// As with `| head`: no panic, the same exit code, and the result is there.
 #[test]
 fn output_that_nobody_reads_is_no_error() {
@@ -148,6 +165,11 @@ fn bad_input_is_told() {
         ),
         (&[&script, "--target", "noop:"], 1, "say how much is asked: --rate N"),
         (&[&script, "--target", "noop:", "--rate=-1"], 1, "is no rate"),
+        (
+            &[&script, "--target", "noop:", "--rate", "1e12"],
+            1,
+            "the rate \"1e12\" is above 1000000000 a second",
+        ),
         (&[&script, "--target", "noop:", "--closed", "-T", "soon"], 1, "\"soon\" is no duration"),
         (
             &[&script, "--target", "noop:", "--closed", "-T", "1s", "--threshold", "p99 <"],

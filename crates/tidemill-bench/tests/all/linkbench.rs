@@ -186,6 +186,8 @@ fn wrong_input_is_told_with_its_place() {
         "{unknown}"
     );
     assert!(message(&["plan", "-D", "maxid1=x"]).contains("\"x\" is not a whole number"));
+    let rate = message(&["request", "--nodes", "10", "-D", "requesters=2", "-D", "requestrate=600000000"]);
+    assert!(rate.contains("600000000 of each of 2 requesters is above 1000000000 a second"), "{rate}");
     assert!(message(&["plan", "--data-file", "none.dat"]).contains("none.dat: No such file"));
     assert!(told(1, &["plan", "--compat=x"]).contains("\"x\" is not known; there are all, write-uncorr"));
     let missing =
