@@ -1,6 +1,7 @@
 //! The request phase: requesters that do the mix of operations.
 
 mod requester;
+mod shard;
 
 use self::requester::Requester;
 pub use self::requester::RequesterEnd;

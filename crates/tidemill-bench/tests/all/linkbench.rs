@@ -142,6 +142,11 @@ fn refused_requests_are_told_and_do_not_rank() {
     for part in ["none today", "which the workload does not expect", "WARNING: ", "INCOMPLETE: "] {
         assert!(ran.out.contains(part), "{part}: {}", ran.out);
     }
+    let strict = ["-D", "requesters=2", "-D", "requests=300", "--seed", "5", "--original-log"];
+    let strict = [&["linkbench", "request"], &graph[..], &strict, &["-D", "max_failed_requests=0"]].concat();
+    let ran = bench(folder.path(), &strict);
+    let told = "Benchmark did not complete cleanly: 2/2 request threads aborted\n";
+    assert!(ran.code == 2 && ran.out.contains(told), "{}{}", ran.out, ran.err);
     let compared = bench(folder.path(), &["compare", "well.json", "ill.json"]);
     assert_eq!(compared.code, 2);
     assert!(compared.out.contains("ill.json does not rank: "), "{}", compared.out);
