@@ -1,6 +1,7 @@
 //! Databases, known by their client protocols only: a URL opens a target, a target makes connections.
 
 mod channel;
+mod keys;
 mod load;
 pub mod mysql;
 mod noop;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::target::channel::{Channel, OpenSockets, Socket};
+use crate::target::keys::{CANCEL_TIMEOUT, Keys};
 use crate::target::tls::{self, Tls};
 use crate::target::{Connection, Dialect, Driver, Url};
 use session::Session;
@@ -27,7 +28,7 @@ pub struct Postgres {
     connect_timeout: Duration,
     tls: Tls,
     open: OpenSockets,
-    keys: cancel::Keys,
+    keys: Keys<cancel::Key>,
 }
 
 impl Postgres {
@@ -53,7 +54,7 @@ impl Postgres {
             connect_timeout: seconds.map_or(CONNECT_TIMEOUT, Duration::from_secs),
             tls: Tls::of(url)?,
             open: OpenSockets::default(),
-            keys: cancel::Keys::default(),
+            keys: Keys::default(),
             url: url.clone(),
         })
     }
@@ -92,8 +93,7 @@ impl Driver for Postgres {
 
     fn cancel(&self) {
         for key in self.keys.all() {
-            let asked =
-                self.socket(cancel::CONNECT_TIMEOUT).and_then(|socket| cancel::request(&socket, &key));
+            let asked = self.socket(CANCEL_TIMEOUT).and_then(|socket| cancel::request(&socket, &key));
             // Where one cannot be asked, nor can the others: what is left is the end of their connections.
             if asked.is_err() {
                 return;

@@ -58,23 +58,50 @@ fn ctrl_c_ends_a_run_whose_server_hangs() {
 /// What runs in the server is cancelled there.
 #[test]
 fn ctrl_c_cancels_what_takes_long() {
-    let Some(server) = Postgres::start() else { return };
+    if let Some(server) = Postgres::start() {
+        let active = "select count(*) from pg_stat_activity where query like '%pg_sleep%' and state = 'active' and pid <> pg_backend_pid()";
+        let errors = cancelled(&server.url(), "select pg_sleep(600);\n", active);
+        assert_eq!(errors, [("57014".to_owned(), 2)]);
+    }
+    if let Some(server) = crate::mariadb::MariaDb::start() {
+        let active = "select count(*) from information_schema.processlist where info like '%sleep%' and id <> connection_id()";
+        cancelled(&server.url("root"), "select sleep(600);\n", active);
+    }
+}
+
+/// The errors by which clients ended.
+fn cancelled(url: &str, text: &str, active: &str) -> Vec<(String, u64)> {
     let dir = tempfile::tempdir().unwrap();
-    let script = write(dir.path(), "long.sql", "select pg_sleep(600);\n");
-    let run = ["run", &script, "--target", &server.url(), "-c", "2", "--closed", "-T", "60s", "-P", "0"];
+    let script = write(dir.path(), "long.sql", text);
+    let run = ["run", &script, "--target", url, "-c", "2", "--closed", "-T", "60s", "-P", "0"];
     let child = started(dir.path(), &[&run[..], &["--warmup", "0", "-o", "r.json"]].concat());
-    let target = tidemill_bench::target::Target::open(&server.url()).unwrap();
+    let target = tidemill_bench::target::Target::open(url).unwrap();
     let mut connection = target.connect().unwrap();
-    let sql = "select count(*) from pg_stat_activity where query like '%pg_sleep%' and state = 'active' and pid <> pg_backend_pid()";
-    until("both sleep", || connection.query_int(sql).unwrap() == 2);
+    until("both sleep", || connection.query_int(active).unwrap() == 2);
     interrupt(&child);
     let ran = finished(child.wait_with_output().unwrap());
     assert_eq!(ran.code, 2, "{}{}", ran.out, ran.err);
     assert!(ran.out.contains("INCOMPLETE: interrupted\n"), "{}", ran.out);
+    until("nobody sleeps", || connection.query_int(active).unwrap() == 0);
     let found = result(dir.path().join("r.json").to_str().unwrap());
-    let errors: Vec<_> = found.repeats[0].errors.iter().map(|(code, e)| (code, e.clients)).collect();
-    assert_eq!(errors, [("57014", 2)]);
-    until("nobody sleeps", || connection.query_int(sql).unwrap() == 0);
+    found.repeats[0].errors.iter().map(|(code, failure)| (code.to_owned(), failure.clients)).collect()
+}
+
+/// Nor are answers asked for that take long, when the run does not rank anyway.
+#[test]
+fn ctrl_c_leaves_out_the_check_after_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("asked");
+    std::fs::create_dir(&folder).unwrap();
+    let forever = "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n";
+    let check = format!("[[check]]\nname = \"all\"\nsql = \"{forever}\"\nequals = \"1\"\nwhen = \"after\"");
+    write(&folder, "suite.toml", &format!("[[script]]\nfile = \"one.sql\"\n{check}"));
+    write(&folder, "one.sql", "select 1;\n");
+    let child = started(dir.path(), &["run", "asked", "-R", "50", "-T", "60s", "-P", "0", "-o", "r.json"]);
+    std::thread::sleep(Duration::from_secs(1));
+    interrupt(&child);
+    let ran = finished(child.wait_with_output().unwrap());
+    assert!(ran.code == 2 && ran.out.contains("INCOMPLETE: interrupted\n"), "{}{}", ran.out, ran.err);
 }
 
 /// A script that sleeps waits for no server.

@@ -1,5 +1,7 @@
 //! A session: text, prepared statements, bulk inserts.
 
+use std::sync::Arc;
+
 use super::value::{Column, keep_binary_row, keep_text_row, put_literal, put_parameters};
 use super::wire::{Fields, IN_TRANSACTION, MORE_RESULTS, broken, end, ok, receive, send, server_error};
 use crate::error::{Error, Result};
@@ -24,11 +26,13 @@ pub(super) struct Session {
     prepared: Vec<u32>,
     /// Of the last result.
     status: u64,
+    /// It can be cancelled for as long as this is there.
+    _key: Option<Arc<u64>>,
 }
 
 impl Session {
-    pub fn new(channel: Channel) -> Self {
-        Self { channel, packet: Vec::new(), body: Vec::new(), prepared: Vec::new(), status: 0 }
+    pub fn new(channel: Channel, key: Option<Arc<u64>>) -> Self {
+        Self { channel, packet: Vec::new(), body: Vec::new(), prepared: Vec::new(), status: 0, _key: key }
     }
 
     fn receive(&mut self) -> Result<()> {
