@@ -85,10 +85,13 @@ impl Error {
         }
     }
 
+    pub fn is_of_a_missing_table(&self) -> bool {
+        tells_of_a_missing_table(&self.to_string())
+    }
+
     /// The same with what to do about it, if it tells of a table that is not there.
     pub fn with_advice(self, advice: impl FnOnce() -> String) -> Self {
-        let text = self.to_string();
-        if tells_of_a_missing_table(&text) { Error::Wrong(format!("{text}\n{}", advice())) } else { self }
+        if self.is_of_a_missing_table() { Error::Wrong(format!("{self}\n{}", advice())) } else { self }
     }
 
     /// What errors are counted by: the server's code, or what kind of error it is.

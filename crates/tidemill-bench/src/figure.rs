@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+use crate::run::RATE_MAX;
 
 const UNITS: [(&str, f64); 6] =
     [("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0)];
@@ -50,7 +51,12 @@ pub fn rate(text: &str, clients: usize) -> Result<f64> {
     };
     let rate =
         number.parse::<f64>().ok().filter(|rate| *rate > 0.0 && rate.is_finite()).map(|rate| rate * each);
-    rate.ok_or_else(|| Error::usage(format!("\"{text}\" is no rate (for example 100, 0.5 or 1/client)")))
+    let rate = rate
+        .ok_or_else(|| Error::usage(format!("\"{text}\" is no rate (for example 100, 0.5 or 1/client)")))?;
+    match rate > RATE_MAX {
+        true => Err(Error::usage(format!("the rate \"{text}\" is above {RATE_MAX} a second"))),
+        false => Ok(rate),
+    }
 }
 
 /// Nanoseconds in milliseconds, with three significant digits at least.

@@ -24,6 +24,7 @@ pub use floor::floor;
 pub use record::{Interval, Record, Slice, Tally};
 use sample::Inbox;
 pub use sample::{Kind, Sample};
+pub use schedule::RATE_MAX;
 use schedule::Schedule;
 use watcher::Watcher;
 use worker::{Told, Worker, panicked};
@@ -183,6 +184,7 @@ pub fn run(
         gate: Gate::default(),
         stop: AtomicBool::new(false),
         errors: Mutex::default(),
+        passed: Mutex::default(),
         end_ns,
     });
     let (tell, told) = mpsc::channel();
@@ -193,16 +195,20 @@ pub fn run(
     let operations = worker.workload.operations();
     // From here on only clients can tell something, so that it is known when all are gone.
     drop(worker);
-    let outcome = all_connected(plan.clients, &told).map(|()| {
+    let watched = all_connected(plan.clients, &told).map(|()| {
         let connect_s = connecting.elapsed().as_secs_f64();
         let watcher = Watcher { operations, course: &course, inbox: &inbox, told, target };
-        Outcome { connect_s, threads: workers.len(), ..watcher.watch(watch) }
+        let (outcome, have_all_ended) = watcher.watch(watch);
+        (Outcome { connect_s, threads: workers.len(), ..outcome }, have_all_ended)
     });
     // Whoever is still at the gate goes home.
     course.gate.close();
-    // Clients that panic have told so.
-    workers.into_iter().for_each(|worker| drop(worker.join()));
-    outcome
+    // Threads that nothing could end are not waited for: they end with what they do, or with the program.
+    if watched.as_ref().map_or(true, |(_, have_all_ended)| *have_all_ended) {
+        // Clients that panic have told so.
+        workers.into_iter().for_each(|worker| drop(worker.join()));
+    }
+    watched.map(|(outcome, _)| outcome)
 }
 
 fn all_connected(clients: usize, told: &mpsc::Receiver<Told>) -> Result<()> {

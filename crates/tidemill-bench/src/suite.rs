@@ -58,6 +58,8 @@ pub trait Suite: Send + Sync {
     }
 }
 
+const DATA_SEED: &str = "data_seed";
+
 /// A parameter of a suite: `-p name=value`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameter {
@@ -69,6 +71,11 @@ pub struct Parameter {
 impl Parameter {
     pub fn new(name: &str, default: impl ToString, help: &str) -> Self {
         Self { name: name.to_owned(), default: default.to_string(), help: help.to_owned() }
+    }
+
+    /// Of a suite that makes its data from a seed. That of a run is another one: it may change while the tables stay.
+    pub fn data_seed() -> Self {
+        Self::new(DATA_SEED, 1, "the data's; the run's own is --seed")
     }
 }
 
@@ -127,7 +134,6 @@ impl Defaults {
 pub struct Context {
     pub target: Target,
     pub parameters: BTreeMap<String, String>,
-    pub seed: u64,
     /// Clients or loader threads.
     pub clients: usize,
     /// How scripts are sent, where a suite has scripts.
@@ -175,6 +181,11 @@ impl Context {
     pub fn text(&self, name: &str) -> Result<&str> {
         let value = self.parameters.get(name);
         value.map(String::as_str).ok_or_else(|| Error::usage(format!("parameter \"{name}\" has no value")))
+    }
+
+    /// Of a suite that has [`Parameter::data_seed`].
+    pub fn data_seed(&self) -> Result<u64> {
+        self.number(DATA_SEED)
     }
 
     pub fn number<T: std::str::FromStr>(&self, name: &str) -> Result<T> {

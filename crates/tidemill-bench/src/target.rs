@@ -1,6 +1,7 @@
 //! Databases, known by their client protocols only: a URL opens a target, a target makes connections.
 
 mod channel;
+mod keys;
 mod load;
 pub mod mysql;
 mod noop;
@@ -11,6 +12,7 @@ mod tls;
 mod url;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use load::{Load, copy_text};
 pub use rows::{Cell, Rows};
@@ -29,12 +31,15 @@ pub struct Target {
     url: Url,
     /// Of the server, for each session.
     settings: Vec<(String, String)>,
+    is_given_up: Arc<AtomicBool>,
 }
 
 /// What a kind of database has to offer.
 pub trait Driver: Send + Sync {
     fn dialect(&self) -> Dialect;
     fn connect(&self) -> Result<Box<dyn Connection>>;
+    /// Asks the server to give up what its sessions do, where the protocol has that. Whether it did shows in the sessions.
+    fn cancel(&self) {}
     /// Ends all waits of all connections with an error: the last resort against a server that hangs.
     fn abort(&self);
 }
@@ -84,7 +89,7 @@ impl Target {
                 )));
             }
         };
-        Ok(Target { driver, url, settings: Vec::new() })
+        Ok(Target { driver, url, settings: Vec::new(), is_given_up: Arc::default() })
     }
 
     /// The same database, with settings of the server for each session.
@@ -93,6 +98,9 @@ impl Target {
     }
 
     pub fn connect(&self) -> Result<Box<dyn Connection>> {
+        if self.is_given_up.load(Ordering::Relaxed) {
+            return Err(Error::Lost("its connections were shut down".to_owned()));
+        }
         let mut connection = self.driver.connect()?;
         for (name, value) in &self.settings {
             let quoted = format!("'{}'", value.replace('\'', "''"));
@@ -121,8 +129,18 @@ impl Target {
         )))
     }
 
+    pub fn cancel(&self) {
+        self.driver.cancel();
+    }
+
     pub fn abort(&self) {
         self.driver.abort();
+    }
+
+    /// The same, and nobody is connected any more.
+    pub fn give_up(&self) {
+        self.is_given_up.store(true, Ordering::Relaxed);
+        self.abort();
     }
 
     /// Whether the database works in the thread that asks it.
@@ -212,6 +230,9 @@ pub trait Connection: Send {
     fn pipeline_end(&mut self) -> Result<Done> {
         Err(Error::Unsupported("this database's protocol has no pipelines".to_owned()))
     }
+
+    /// Whether a transaction is open, by the last answer: what was done in it is not there for others.
+    fn is_in_transaction(&self) -> bool;
 
     /// For the record of a run: product and version.
     fn version(&mut self) -> Result<String>;

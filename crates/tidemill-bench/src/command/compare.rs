@@ -37,6 +37,8 @@ enum Verdict {
     Better,
     Worse,
     NoChange,
+    /// A rate that was asked for and reached, twice: they differ by the chance of the arrivals.
+    Given,
     Unknown,
 }
 
@@ -61,7 +63,11 @@ impl Compare {
             println!("NOT THE SAME RUN: {difference}");
         }
         let noise = [&base, &new].iter().filter_map(|result| spread(&result.repeats)).fold(0.0, f64::max);
-        let comparison = Comparison { noise, floors: Floors::of(&base, &new), pace: base.plan.pace };
+        let comparison = Comparison {
+            noise,
+            floors: Floors::of(&base, &new),
+            is_rate_given: [&base, &new].into_iter().all(has_its_rate),
+        };
         println!("figure            base          new   change   95 % interval      verdict");
         let verdicts = comparison.print(&Seconds::of(&base.repeats), &Seconds::of(&new.repeats), &FIGURES);
         // Of many operations one is soon worse by chance: they are told, and do not decide.
@@ -85,7 +91,7 @@ impl Compare {
 struct Comparison {
     noise: f64,
     floors: Floors,
-    pace: Pace,
+    is_rate_given: bool,
 }
 
 impl Comparison {
@@ -95,7 +101,10 @@ impl Comparison {
         let (before, after) = (old.estimates(figures), new.estimates(figures));
         let line = |(i, figure): (usize, &Figure)| {
             let noise = self.noise.max(self.floors.of_figure(*figure));
-            let verdict = verdict(*figure, &ratios[i], noise, self.pace);
+            let verdict = match (figure, self.is_rate_given) {
+                (Figure::Rate, true) => Verdict::Given,
+                _ => verdict(*figure, &ratios[i], noise),
+            };
             let interval = ratios[i].interval.map_or("too few intervals".to_owned(), |(low, high)| {
                 format!("{:+.1} to {:+.1} %", change(low), change(high))
             });
@@ -164,12 +173,16 @@ fn change(ratio: f64) -> f64 {
     (ratio - 1.0) * 100.0
 }
 
-fn verdict(figure: Figure, ratio: &Estimate, noise: f64, pace: Pace) -> Verdict {
+/// In an open loop that was kept up with, the rate is what was asked for.
+fn has_its_rate(result: &ResultFile) -> bool {
+    let is_open = result.plan.pace != Pace::Closed;
+    is_open && result.repeats.iter().all(|outcome| outcome.record.total().has_its_rate())
+}
+
+fn verdict(figure: Figure, ratio: &Estimate, noise: f64) -> Verdict {
     let Some((low, high)) = ratio.interval else { return Verdict::Unknown };
     let is_chance = (low..=high).contains(&1.0) || (ratio.value - 1.0).abs() <= noise;
-    // In an open loop the rate is what was asked for, up to the chance of the arrivals.
-    let is_given = figure == Figure::Rate && pace != Pace::Closed && (ratio.value - 1.0).abs() < 0.02;
-    match (is_chance || is_given, (ratio.value > 1.0) == figure.is_better_when_higher()) {
+    match (is_chance, (ratio.value > 1.0) == figure.is_better_when_higher()) {
         (true, _) => Verdict::NoChange,
         (false, true) => Verdict::Better,
         (false, false) => Verdict::Worse,
@@ -182,6 +195,7 @@ impl Verdict {
             Verdict::Better => "better",
             Verdict::Worse => "worse",
             Verdict::NoChange => "no change",
+            Verdict::Given => "as asked: the chance of the arrivals",
             Verdict::Unknown => "cannot tell",
         }
     }

@@ -28,9 +28,6 @@ pub(super) struct Place {
     /// A setting of the server for each session.
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = pair)]
     pub settings: Vec<(String, String)>,
-    /// Makes data and schedules repeatable.
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
 }
 
 impl Place {
@@ -48,7 +45,6 @@ impl Place {
         Ok(Context {
             target,
             parameters: Context::parameters(suite, &self.parameters)?,
-            seed: self.seed,
             clients,
             mode: suite.defaults().mode.unwrap_or_default(),
         })
@@ -63,6 +59,9 @@ pub(super) struct Load {
     what: Vec<String>,
     #[command(flatten)]
     pub place: Place,
+    /// Of the schedule, and of what scripts draw: the same seed is the same run. Data have their own (-p data_seed).
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
     /// Sessions at the same time.
     #[arg(short, long)]
     pub clients: Option<usize>,
@@ -125,7 +124,7 @@ impl Load {
             "limit" => self.limit = text,
             "time" => self.time = text,
             "warmup" => self.warmup = text,
-            "seed" => self.place.seed = value.parse().map_err(|_| wrong("seed"))?,
+            "seed" => self.seed = value.parse().map_err(|_| wrong("seed"))?,
             "scale" if self.is_files() => self.scale = text,
             "mode" => {
                 let mode = <Mode as clap::ValueEnum>::from_str(value, true);
@@ -198,7 +197,7 @@ impl Load {
             warmup,
             time,
             operations_max: self.operations_max.map(NonZeroU64::get),
-            seed: context.seed,
+            seed: self.seed,
         };
         Ok(Experiment { suite, context, plan })
     }

@@ -68,7 +68,9 @@ impl Run {
         let mut missed = Vec::new();
         for (threshold, outcome) in thresholds.iter().flat_map(|t| result.repeats.iter().map(move |o| (t, o)))
         {
-            missed.extend(threshold.missed(outcome)?);
+            let found = threshold.missed(outcome)?;
+            let others = found.into_iter().filter(|condition| !missed.contains(condition));
+            missed.extend(others.collect::<Vec<_>>());
         }
         missed.iter().for_each(|condition| println!("MISSED: {condition}"));
         Ok(match (result.blemish(), missed.is_empty()) {
@@ -104,18 +106,26 @@ impl Experiment {
         result.checks = suite.validate(context, false).map_err(hint)?;
         let failed = result.checks.iter().find(|check| !check.passed);
         if let Some(failed) = failed.filter(|_| !suite.measures_beside_wrong_answers()) {
+            let made_with = result.parameters.iter().map(|(name, value)| format!(" {name}={value}"));
             return Err(Error::Wrong(format!(
-                "the answers are wrong before the run: {}: {}",
-                failed.name, failed.detail
+                "the answers are wrong before the run: {}: {}\nthe tables must have been made with the parameters of the run:{}",
+                failed.name,
+                failed.detail,
+                made_with.collect::<String>()
             )));
         }
         result.floor_cpu_us = self.floor();
         self.repeat(repeats, progress_s, &mut result).map_err(hint)?;
         result.memory_max_bytes = memory_max_bytes();
+        let is_cut_short = result.outcomes().any(|outcome| outcome.incomplete.is_some());
+        // Whoever interrupts a run does not wait for answers, and it ranks with no other anyway.
+        if is_cut_short && interrupt::interrupted() {
+            return Ok(result);
+        }
         // After a run that was cut short the server may be gone; what was measured is kept all the same.
         match suite.validate(context, true) {
             Ok(checks) => result.checks.extend(checks),
-            Err(_) if result.outcomes().any(|outcome| outcome.incomplete.is_some()) => {}
+            Err(_) if is_cut_short => {}
             Err(error) => return Err(error),
         }
         Ok(result)

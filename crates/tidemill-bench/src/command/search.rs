@@ -55,7 +55,11 @@ impl Search {
         interrupt::listen().map_err(|error| Error::usage(error.to_string()))?;
         let mut all = Vec::new();
         for repeat in 0..self.repeats {
-            let found = self.search(repeat, &threshold)?;
+            let found = match self.search(repeat, &threshold) {
+                // What the searches before have found is told and kept.
+                Err(error) if repeat > 0 => Found { ended: Some(error.to_string()), ..Found::default() },
+                found => found?,
+            };
             let is_ended = found.ended.is_some();
             all.push(found);
             if is_ended {
@@ -134,15 +138,13 @@ impl Search {
 
     fn attempt(&self, rate: f64, repeat: u64, threshold: &Threshold) -> Result<Attempt> {
         let mut load = self.load_at(rate)?;
-        load.place.seed = load.place.seed.wrapping_add(repeat);
+        load.seed = load.seed.wrapping_add(repeat);
         let mut result = load.experiment()?.measure(Repeats { count: 1, is_aa: false }, 0)?;
         result.settings = load.place.settings.iter().cloned().collect();
         let mut missed = Vec::new();
         for outcome in &result.repeats {
             missed.extend(threshold.missed(outcome)?);
             let total = outcome.record.total();
-            // The rate is not kept then, whatever the conditions say.
-            missed.extend(total.behind());
             eprintln!(
                 "{rate:.1}/s: p50 {} p99 {} ms, {} late, {} skipped: {}",
                 ms(total.response.quantile(0.5) as f64),

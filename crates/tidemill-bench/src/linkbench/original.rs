@@ -65,7 +65,12 @@ pub fn request_log(settings: &Settings, plan: &Plan, outcome: &Outcome, requests
         (done as f64 / seconds.max(1e-3)) as u64
     ));
     if let Some(why) = &outcome.incomplete {
-        lines.push(format!("Benchmark did not complete cleanly: {why}"));
+        // Why they were stands among the errors.
+        let aborted = match outcome.errors.clients() {
+            0 => why.clone(),
+            aborted => format!("{aborted}/{} request threads aborted", plan.clients),
+        };
+        lines.push(format!("Benchmark did not complete cleanly: {aborted}"));
     }
     lines
 }

@@ -1,6 +1,7 @@
 //! The request phase: requesters that do the mix of operations.
 
 mod requester;
+mod shard;
 
 use self::requester::Requester;
 pub use self::requester::RequesterEnd;
@@ -14,7 +15,7 @@ use super::schema::Schema;
 use super::settings::Settings;
 use super::shard::Shards;
 use super::{Error, Result};
-use crate::run::{Client, Pace, Plan, Seat, Workload};
+use crate::run::{Client, Pace, Plan, RATE_MAX, Seat, Workload};
 use crate::target::{Connection, Dialect, Target};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -102,10 +103,15 @@ impl Requests {
         let properties = &self.settings.properties;
         let clients: usize = properties.or("requesters", 1)?;
         let rate: i64 = properties.or("requestrate", 0)?;
+        let rate_of_all = rate as f64 * clients as f64;
+        if rate_of_all > RATE_MAX {
+            let message = format!("{rate} of each of {clients} requesters is above {RATE_MAX} a second");
+            return Err(properties.wrong("requestrate", message));
+        }
         Ok(Plan {
             clients,
             threads: None,
-            pace: if rate > 0 { Pace::Poisson(rate as f64 * clients as f64) } else { Pace::Closed },
+            pace: if rate > 0 { Pace::Poisson(rate_of_all) } else { Pace::Closed },
             limit: None,
             warmup: Duration::from_secs(properties.or("warmup_time", 0)?),
             time: Duration::from_secs(properties.or("maxtime", 100_000)?),

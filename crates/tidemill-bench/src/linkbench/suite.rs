@@ -33,6 +33,7 @@ impl Default for LinkBench {
                 parameter("data_file", "", "file of empirical distributions; a built-in fit stands in"),
                 parameter("define", "", "properties, KEY=VALUE with commas between"),
                 parameter("compat", "", "flaws of the original to reproduce: all, or a list with + between"),
+                Parameter::data_seed(),
             ],
         }
     }
@@ -90,7 +91,8 @@ impl Suite for LinkBench {
     fn prepare(&self, context: &Context) -> Result<()> {
         let (settings, shards) = self.with_shards(context)?;
         drop_tables(&context.target, &shards)?;
-        fill(&context.target, &settings, &shards, context.seed, &|line| eprintln!("{line}")).map(|_| ())
+        fill(&context.target, &settings, &shards, context.data_seed()?, &|line| eprintln!("{line}"))
+            .map(|_| ())
     }
 
     fn workload(&self, context: &Context) -> Result<Arc<dyn Workload>> {

@@ -10,8 +10,6 @@ use crate::stats::{Figure, Seconds};
 const CPU_SHARE_MAX: f64 = 0.75;
 /// With a larger share of failed operations the figures are those of the lucky ones.
 const FAILED_SHARE_MAX: f64 = 0.01;
-/// In the last moments of any run some are due, and of a short one they are soon a percent.
-const BACKLOG_LEAST: u64 = 5;
 /// Idle clients that wake up later than this in one of a hundred cases make responses look slower.
 const OVERSLEEP_MAX_NS: u64 = 1_000_000;
 
@@ -113,8 +111,7 @@ pub fn warnings(result: &ResultFile) -> Vec<String> {
 /// The rate that was asked for was not reached.
 pub fn behind(result: &ResultFile, outcome: &Outcome) -> Option<String> {
     let (Pace::Poisson(rate) | Pace::Constant(rate)) = result.plan.pace else { return None };
-    let total = outcome.record.total();
-    let why = total.behind().filter(|_| total.backlog >= BACKLOG_LEAST)?;
+    let why = outcome.record.total().behind()?;
     Some(format!("the rate was not reached ({:.1} of {rate:.1} a second): {why}", outcome.rate()))
 }
 
@@ -190,9 +187,9 @@ mod tests {
         result.repeats.truncate(1);
         assert_eq!(warnings(&result), [""; 0]);
         result.plan.pace = Pace::Poisson(10.0);
-        result.repeats[0].record.operations[0].backlog = BACKLOG_LEAST - 1;
+        result.repeats[0].record.operations[0].backlog = 4;
         assert_eq!(warnings(&result), [""; 0]);
-        result.repeats[0].record.operations[0].backlog = BACKLOG_LEAST;
+        result.repeats[0].record.operations[0].backlog = 5;
         let told = "the rate was not reached (10.0 of 10.0 a second): 5 of 305 operations that were due were never begun";
         assert_eq!(warnings(&result), [told]);
         result.repeats[0].record.operations[0].backlog = 0;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result};
 use crate::fiber;
 use crate::run::failure::Failures;
-use crate::run::sample::{Kind, Sample};
+use crate::run::sample::{Kind, Passed, Sample};
 use crate::run::schedule::Schedule;
 use crate::run::worker::{Ended, Own};
 use crate::run::{Client, Pace, Plan};
@@ -24,6 +24,9 @@ pub(crate) struct Course {
     pub stop: AtomicBool,
     /// Of operations after the warm-up.
     pub errors: Mutex<Failures>,
+    /// Nobody has counted them yet. There are a thousand of them a second at most, by what one has at least, and by how many
+    /// slots there may be.
+    pub passed: Mutex<Vec<Passed>>,
     pub end_ns: u64,
 }
 
@@ -72,6 +75,17 @@ impl Course {
 
     fn add_error(&self, error: &Error) {
         self.errors.lock().unwrap_or_else(PoisonError::into_inner).add(error);
+    }
+
+    /// The slots up to `until_ns` that are too many to be taken one by one, if there are so many.
+    fn pass(&self, operation: u16, kind: Kind, until_ns: u64) {
+        let Some((from_ns, count)) = self.schedule.pass(until_ns) else { return };
+        let passed = Passed { operation, kind, from_ns, until_ns, count };
+        self.passed.lock().unwrap_or_else(PoisonError::into_inner).push(passed);
+    }
+
+    pub fn take_passed(&self) -> Vec<Passed> {
+        std::mem::take(&mut self.passed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub fn errors_so_far(&self) -> Failures {
@@ -160,12 +174,14 @@ fn take(
     now: &impl Fn() -> u64,
 ) -> Option<u64> {
     let limit_ns = course.plan.limit.map(|limit| limit.as_nanos() as u64);
-    loop {
+    // Somebody who interrupts a run does not wait until it has caught up.
+    while !course.is_stopped() {
         let due_ns = course.schedule.take()?;
         let at = now();
         // After the end nothing is begun, and nothing is counted as skipped: it is backlog.
         if at >= course.end_ns {
             push(Sample::new(operation, Kind::Backlog, due_ns, at, at));
+            course.pass(operation, Kind::Backlog, course.end_ns);
             continue;
         }
         let is_hopeless = limit_ns.is_some_and(|limit| due_ns.saturating_add(limit) < at);
@@ -177,7 +193,12 @@ fn take(
         if *left == 0 {
             return None;
         }
+        // Of a number of operations each is counted down.
+        if let (Some(limit), None) = (limit_ns, course.plan.operations_max) {
+            course.pass(operation, Kind::Skipped, at - limit);
+        }
     }
+    None
 }
 
 /// True if there was something to wait for.

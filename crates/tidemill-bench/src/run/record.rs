@@ -6,13 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::figure::percent;
 use crate::histogram::Histogram;
-use crate::run::sample::{Kind, Sample};
+use crate::run::sample::{Kind, Passed, Sample};
 
 /// A run has at most this many intervals; a longer one has wider ones.
 const INTERVALS_MAX: usize = 600;
 const SECOND_NS: u64 = 1_000_000_000;
 /// When more of what was due was never begun, the run did not have its rate.
 const BACKLOG_SHARE_MAX: f64 = 0.01;
+/// In the last moments of any run some are due, and of a short one they are soon a percent.
+const BACKLOG_LEAST: u64 = 5;
 
 /// What one operation did, or all of them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -132,10 +134,16 @@ impl Tally {
         percent(self.late + self.skipped + self.backlog, self.due())
     }
 
+    /// Whether nearly all that was due ended well. Then the rate is that of the arrivals, and not the database's.
+    pub fn has_its_rate(&self) -> bool {
+        (self.due() - self.processed) as f64 <= BACKLOG_SHARE_MAX * self.due() as f64
+    }
+
     /// What to say when the rate was not reached.
     pub fn behind(&self) -> Option<String> {
         let Tally { backlog, .. } = self;
-        let is_behind = *backlog as f64 > BACKLOG_SHARE_MAX * self.due() as f64;
+        let is_much = *backlog as f64 > BACKLOG_SHARE_MAX * self.due() as f64;
+        let is_behind = is_much && *backlog >= BACKLOG_LEAST;
         is_behind.then(|| format!("{backlog} of {} operations that were due were never begun", self.due()))
     }
 }
@@ -204,14 +212,7 @@ impl Recorder {
         let Some(tally) = self.record.operations.get_mut(operation) else { return };
         let interval = &mut self.record.intervals[due_in].operations[operation];
         match sample.kind {
-            Kind::Skipped => {
-                tally.skipped += 1;
-                interval.skipped += 1;
-            }
-            Kind::Backlog => {
-                tally.backlog += 1;
-                interval.backlog += 1;
-            }
+            Kind::Skipped | Kind::Backlog => self.add_unserved(sample.kind, operation, due_in, 1),
             Kind::Failed => {
                 tally.failed += 1;
                 interval.failed += 1;
@@ -226,6 +227,36 @@ impl Recorder {
                 interval.lag.record(sample.begin_ns - sample.due_ns);
                 self.add_end(sample, operation);
             }
+        }
+    }
+
+    fn add_unserved(&mut self, kind: Kind, operation: usize, due_in: usize, count: u64) {
+        let tally = &mut self.record.operations[operation];
+        let interval = &mut self.record.intervals[due_in].operations[operation];
+        let counts = match kind {
+            Kind::Skipped => [&mut tally.skipped, &mut interval.skipped],
+            _ => [&mut tally.backlog, &mut interval.backlog],
+        };
+        counts.into_iter().for_each(|counted| *counted += count);
+    }
+
+    /// Each interval has its part; that of the warm-up goes by.
+    pub fn add_passed(&mut self, passed: &Passed) {
+        let Passed { operation, kind, from_ns, until_ns, count } = *passed;
+        let mut at = from_ns.max(self.warmup_ns);
+        if at >= until_ns || self.record.operations.is_empty() {
+            return;
+        }
+        let operation = (operation as usize).min(self.record.operations.len() - 1);
+        let before = |at: u64| (count as f64 * ((at - from_ns) as f64 / (until_ns - from_ns) as f64)) as u64;
+        // Intervals become no wider on the way.
+        self.interval(until_ns - 1);
+        while at < until_ns {
+            let due_in = self.interval(at);
+            let end = self.warmup_ns + (due_in as u64 + 1) * self.record.interval_ns;
+            let end = end.min(until_ns);
+            self.add_unserved(kind, operation, due_in, before(end) - before(at));
+            at = end;
         }
     }
 
@@ -308,11 +339,41 @@ mod tests {
         let never = Sample { kind: Kind::Backlog, ..sample(999, 1000, 1000) };
         recorder.add(&never);
         assert_eq!((recorder.so_far().total().missed(), recorder.so_far().total().behind()), (1.0, None));
+        // More than a percent, and too few to say so.
+        (2..BACKLOG_LEAST).for_each(|_| recorder.add(&never));
+        assert_eq!(recorder.so_far().total().behind(), None);
         recorder.add(&never);
         let record = recorder.finish();
-        assert_eq!((record.intervals[0].total().backlog, record.total().due()), (2, 101));
+        assert_eq!((record.intervals[0].total().backlog, record.total().due()), (5, 104));
         let told = record.total().behind();
-        assert_eq!(told.as_deref(), Some("2 of 101 operations that were due were never begun"));
+        assert_eq!(told.as_deref(), Some("5 of 104 operations that were due were never begun"));
+        let many = Tally { processed: 500, backlog: BACKLOG_LEAST, ..Tally::default() };
+        assert_eq!(many.behind(), None);
+    }
+
+    #[test]
+    fn slots_that_were_passed_over_are_in_their_seconds() {
+        let mut recorder = Recorder::new(2, Duration::from_secs(1), None);
+        let until_ns = 7 * SECOND_NS / 2;
+        recorder.add_passed(&Passed {
+            operation: 1,
+            kind: Kind::Backlog,
+            from_ns: 0,
+            until_ns,
+            count: 7_000_001,
+        });
+        let record = recorder.finish();
+        let of_seconds: Vec<u64> =
+            record.intervals.iter().map(|interval| interval.operations[1].backlog).collect();
+        assert_eq!((of_seconds, record.total().backlog), (vec![2_000_000, 2_000_000, 1_000_001], 5_000_001));
+    }
+
+    #[test]
+    fn a_rate_is_kept_when_nearly_all_ended_well() {
+        let tally =
+            |skipped, failed, backlog| Tally { processed: 990, skipped, failed, backlog, ..Tally::default() };
+        assert!(tally(10, 0, 0).has_its_rate() && tally(3, 3, 4).has_its_rate());
+        assert!(!tally(11, 0, 0).has_its_rate() && !tally(4, 4, 4).has_its_rate());
     }
 
     #[test]

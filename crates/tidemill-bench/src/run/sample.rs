@@ -35,6 +35,17 @@ pub enum Kind {
     Backlog,
 }
 
+/// Slots that were passed over together, evenly spread over their time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Passed {
+    pub operation: u16,
+    /// Skipped or backlog.
+    pub kind: Kind,
+    pub from_ns: u64,
+    pub until_ns: u64,
+    pub count: u64,
+}
+
 impl Sample {
     /// Of client 0, which was not idle.
     pub fn new(operation: u16, kind: Kind, due_ns: u64, begin_ns: u64, end_ns: u64) -> Sample {

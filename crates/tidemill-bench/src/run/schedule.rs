@@ -10,6 +10,11 @@ use crate::run::Pace;
 /// the load that it was asked for.
 const PART: u64 = u64::MAX - 559;
 
+/// Slots are nanoseconds.
+pub const RATE_MAX: f64 = 1e9;
+/// As many slots are taken one by one. Of more nobody asks when each of them was: their number is by the rate.
+const PASSED_LEAST: f64 = 1e6;
+
 /// Slots in order, each given to the client that asks next.
 pub(crate) struct Schedule {
     state: Mutex<State>,
@@ -46,6 +51,26 @@ impl Schedule {
         state.taken += 1;
         state.last_ns = at;
         Some(at as u64)
+    }
+}
+
+impl Schedule {
+    /// Passes over the slots from the last one to `until_ns`, where they are very many; from when on, and how many they were.
+    pub fn pass(&self, until_ns: u64) -> Option<(u64, u64)> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (until, last) = (until_ns.min(self.end_ns) as f64, state.last_ns);
+        let count = match state.pace {
+            Pace::Closed => return None,
+            // What comes after any moment does not depend on what came before it.
+            Pace::Poisson(rate) => ((until - last) * rate / 1e9).round(),
+            Pace::Constant(rate) => (until * rate / 1e9).ceil() - state.taken as f64,
+        };
+        if count < PASSED_LEAST {
+            return None;
+        }
+        state.taken += count as u64;
+        state.last_ns = until;
+        Some((last as u64, count as u64))
     }
 }
 
@@ -89,6 +114,24 @@ mod tests {
         let variance = counts.iter().map(|count| (count - mean).powi(2)).sum::<f64>() / counts.len() as f64;
         // The mean's own standard deviation is 0.14, the variance's 1.3.
         assert!((39.4..40.6).contains(&mean) && (34.5..45.5).contains(&variance), "{mean} {variance}");
+    }
+
+    #[test]
+    fn very_many_slots_are_counted_and_not_walked_through() {
+        let end_ns = 1_000_000_000;
+        for pace in [Pace::Constant(RATE_MAX), Pace::Poisson(RATE_MAX)] {
+            let schedule = Schedule::new(pace, 1, 60 * end_ns);
+            let first = schedule.take().unwrap();
+            assert_eq!(schedule.pass(PASSED_LEAST as u64 / 2), None);
+            let (from_ns, count) = schedule.pass(end_ns).unwrap();
+            assert_eq!(from_ns, first);
+            assert!((999_999_990..=end_ns).contains(&(first + count)), "{first} {count}");
+            // It goes on from there.
+            assert!((end_ns..end_ns + 100).contains(&schedule.take().unwrap()));
+            let (_, rest) = schedule.pass(u64::MAX).unwrap();
+            assert!((58_999_999_900..=59 * end_ns).contains(&rest), "{rest}");
+            assert_eq!((schedule.take(), schedule.pass(u64::MAX)), (None, None));
+        }
     }
 
     #[test]

@@ -16,6 +16,26 @@ use crate::target::Target;
 const FETCH_EVERY: Duration = Duration::from_millis(100);
 /// How long operations may take that were begun before the end.
 const GRACE: Duration = Duration::from_secs(30);
+/// And before somebody interrupted the run.
+const INTERRUPTED_GRACE: Duration = Duration::from_secs(1);
+/// Between what is done then to end them.
+const STEP: Duration = Duration::from_secs(1);
+
+/// What is done to end operations that do not end by themselves, in this order.
+enum Step {
+    /// The server is asked to give them up.
+    Cancel,
+    /// Their connections are shut down.
+    ShutDown,
+    /// What waits for neither is left behind: a program, or a script that sleeps.
+    Leave,
+}
+
+/// The end of a run that was cut short.
+struct CutOff {
+    why: String,
+    next: (Duration, Step),
+}
 
 /// Collects samples until all clients have ended.
 pub(crate) struct Watcher<'a> {
@@ -27,11 +47,12 @@ pub(crate) struct Watcher<'a> {
 }
 
 impl Watcher<'_> {
-    pub fn watch(self, watch: &mut dyn FnMut(&Progress<'_>)) -> Outcome {
+    /// True if all clients have ended.
+    pub fn watch(self, watch: &mut dyn FnMut(&Progress<'_>)) -> (Outcome, bool) {
         let plan = &self.course.plan;
         let mut recorder = Recorder::new(self.operations.len(), plan.warmup, plan.limit);
         let mut ends: Vec<Ended> = Vec::new();
-        let mut cut_off = None;
+        let mut cut_off: Option<CutOff> = None;
         let cpu = cpu_seconds();
         let start = self.course.gate.open();
         let mut samples = Vec::new();
@@ -45,32 +66,66 @@ impl Watcher<'_> {
             samples.clear();
             self.inbox.fetch(&mut samples);
             samples.iter().for_each(|sample| recorder.add(sample));
+            self.course.take_passed().iter().for_each(|passed| recorder.add_passed(passed));
             let at = start.elapsed();
             let (record, operations) = (recorder.so_far(), &self.operations[..]);
             let (is_warmup, errors) = (at < plan.warmup, &self.course.errors_so_far());
             watch(&Progress { at, is_warmup, operations, record, errors, samples: &samples });
-            self.cut_off(at, plan.clients - ends.len(), &mut cut_off);
+            let waiting = plan.clients - ends.len();
+            if waiting > 0 && self.cut_off(at, waiting, &mut cut_off) {
+                break;
+            }
         }
+        let left = plan.clients - ends.len();
+        let cut_off = cut_off.map(|cut_off| match left {
+            0 => cut_off.why,
+            left => format!("{}; {left} clients did not end", cut_off.why),
+        });
         let errors = self.course.errors_so_far();
         let outcome =
             Outcome { operations: self.operations, record: recorder.finish(), errors, ..Outcome::default() };
         let mut outcome = ended(outcome, ends, cut_off);
         outcome.generator_cpu_s = cpu_seconds() - cpu;
         outcome.elapsed_s = elapsed_s(&outcome, self.course);
-        outcome
+        (outcome, left == 0)
     }
 
-    /// Ends the run when somebody wants that, or when operations do not end; says why.
-    fn cut_off(&self, at: Duration, waiting: usize, why: &mut Option<String>) {
-        if interrupted() && !self.course.stop.swap(true, Ordering::Relaxed) {
-            why.get_or_insert_with(|| "interrupted".to_owned());
+    /// Ends the run when somebody wants that, or when operations do not end. True when nothing more can be done.
+    fn cut_off(&self, at: Duration, waiting: usize, cut_off: &mut Option<CutOff>) -> bool {
+        let Some(CutOff { next, .. }) = cut_off else {
+            *cut_off = self.why_now(at, waiting);
+            // Whoever waits for a slot goes home.
+            self.course.stop.fetch_or(cut_off.is_some(), Ordering::Relaxed);
+            return false;
+        };
+        if at < next.0 {
+            return false;
         }
+        let after = match next.1 {
+            Step::Cancel => {
+                self.target.into_iter().for_each(Target::cancel);
+                Step::ShutDown
+            }
+            Step::ShutDown => {
+                self.target.into_iter().for_each(Target::give_up);
+                Step::Leave
+            }
+            Step::Leave => return true,
+        };
+        *next = (at + STEP, after);
+        false
+    }
+
+    /// Somebody has interrupted it, or it should have ended long ago.
+    fn why_now(&self, at: Duration, waiting: usize) -> Option<CutOff> {
         let plan = &self.course.plan;
-        if waiting > 0 && at > plan.warmup + plan.time + GRACE && why.is_none() {
-            let grace_s = GRACE.as_secs();
-            *why = Some(format!("{waiting} operations had not ended {grace_s} s after the end"));
-            self.target.into_iter().for_each(Target::abort);
+        if interrupted() {
+            let next = (at + INTERRUPTED_GRACE, Step::Cancel);
+            return Some(CutOff { why: "interrupted".to_owned(), next });
         }
+        let is_over = at > plan.warmup + plan.time + GRACE;
+        let why = || format!("{waiting} operations had not ended {} s after the end", GRACE.as_secs());
+        is_over.then(|| CutOff { why: why(), next: (at, Step::Cancel) })
     }
 }
 

@@ -136,9 +136,13 @@ impl Client for ScriptClient<'_> {
                 return Err(error);
             }
         }
-        match self.is_in_pipeline {
-            true => Err(self.wrong(&script.name, 0, "end of script reached with pipeline open")),
-            false => Ok(()),
+        let left_open =
+            |what: &str| Err(self.wrong(&script.name, 0, &format!("end of script reached {what}")));
+        match (self.is_in_pipeline, self.connection.is_in_transaction()) {
+            (true, _) => left_open("with pipeline open"),
+            // What it did is not there for others, and locks are kept: nothing that could be measured.
+            (_, true) => left_open("without completing the last transaction"),
+            (false, false) => Ok(()),
         }
     }
 

@@ -246,6 +246,9 @@ impl Suite for Folder {
             let text = std::fs::read_to_string(&path).map_err(|error| Error::file(&path, error))?;
             let done = connection.execute(&fill(&text, &Self::variables(context)));
             done.map_err(|error| Error::file(&path, error))?;
+            if connection.is_in_transaction() {
+                return Err(Error::file(&path, "its last transaction is not completed"));
+            }
         }
         Ok(())
     }

@@ -58,6 +58,7 @@ impl Default for Reporting {
                     "100,000 rows each; 10 and 20 rows of the tables that are looked up",
                 ),
                 Parameter::new("keys", "yes", "primary and foreign keys, and indexes on them: yes or no"),
+                Parameter::data_seed(),
             ],
         }
     }
@@ -148,7 +149,7 @@ impl Suite for Reporting {
             connection
                 .execute(&format!("CREATE TABLE {table} ({columns}{})", constraints(table, has_keys)))?;
         }
-        load(connection.as_mut(), scale, context.seed)?;
+        load(connection.as_mut(), scale, context.data_seed()?)?;
         if has_keys {
             connection.execute(INDEXES)?;
         }
@@ -173,7 +174,7 @@ impl Suite for Reporting {
         if is_after {
             return Ok(Vec::new());
         }
-        let expected = Expected::of(scale(context)?, context.seed);
+        let expected = Expected::of(scale(context)?, context.data_seed()?);
         let mut connection = context.target.connect()?;
         let mut rows = Rows::default();
         connection.query(SCRIPTS[0].1, &mut rows)?;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::target::channel::{Channel, OpenSockets, Socket};
+use crate::target::keys::{CANCEL_TIMEOUT, Keys};
 use crate::target::tls::{self, Tls};
 use crate::target::{Connection, Dialect, Driver, Url};
 use session::Session;
@@ -25,6 +26,8 @@ pub struct MySql {
     connect_timeout: Duration,
     tls: Tls,
     open: OpenSockets,
+    /// By their numbers.
+    keys: Keys<u64>,
 }
 
 impl MySql {
@@ -40,6 +43,7 @@ impl MySql {
             connect_timeout: seconds.map_or(CONNECT_TIMEOUT, Duration::from_secs),
             tls: Tls::of(url)?,
             open: OpenSockets::default(),
+            keys: Keys::default(),
             url: url.clone(),
         })
     }
@@ -48,11 +52,26 @@ impl MySql {
         self.url.host.as_deref().unwrap_or("localhost")
     }
 
-    fn socket(&self) -> std::io::Result<Socket> {
+    fn socket(&self, timeout: Duration) -> std::io::Result<Socket> {
         match self.url.option("socket") {
             Some(path) => Socket::unix(path),
-            None => Socket::tcp(self.host(), self.url.port.unwrap_or(PORT), self.connect_timeout),
+            None => Socket::tcp(self.host(), self.url.port.unwrap_or(PORT), timeout),
         }
+    }
+
+    /// A session that waits so long for an answer, and its number.
+    fn start(&self, timeout: Duration) -> Result<(Channel, u64)> {
+        let target = self.url.option("socket").map_or_else(|| self.url.place(PORT), str::to_owned);
+        let refused = |cause: String| Error::Unreachable { target: target.clone(), cause };
+        let socket = self.socket(timeout).map_err(|e| refused(e.to_string()))?;
+        let mut channel = Channel::new(socket, &self.open);
+        channel.set_timeout(Some(timeout));
+        let number = connect::start(self, &mut channel).map_err(|e| match e {
+            Error::Lost(cause) => refused(cause),
+            Error::Server(error) => refused(error.to_string()),
+            other => other,
+        })?;
+        Ok((channel, number))
     }
 }
 
@@ -62,18 +81,22 @@ impl Driver for MySql {
     }
 
     fn connect(&self) -> Result<Box<dyn Connection>> {
-        let target = self.url.option("socket").map_or_else(|| self.url.place(PORT), str::to_owned);
-        let refused = |cause: String| Error::Unreachable { target: target.clone(), cause };
-        let socket = self.socket().map_err(|e| refused(e.to_string()))?;
-        let mut channel = Channel::new(socket, &self.open);
-        channel.set_timeout(Some(self.connect_timeout));
-        connect::start(self, &mut channel).map_err(|e| match e {
-            Error::Lost(cause) => refused(cause),
-            Error::Server(error) => refused(error.to_string()),
-            other => other,
-        })?;
+        let (mut channel, number) = self.start(self.connect_timeout)?;
         channel.set_timeout(None);
-        Ok(Box::new(Session::new(channel)))
+        Ok(Box::new(Session::new(channel, Some(self.keys.add(number)))))
+    }
+
+    /// In a session of its own, as MySQL's own client does it.
+    fn cancel(&self) {
+        let numbers = self.keys.all();
+        let Ok((channel, _)) = self.start(CANCEL_TIMEOUT) else { return };
+        let mut session = Session::new(channel, None);
+        for number in numbers {
+            // A session that has ended meanwhile is what is wanted; a server that does not answer has the others waiting, too.
+            if let Err(Error::Lost(_)) = session.execute(&format!("KILL QUERY {number}")) {
+                return;
+            }
+        }
     }
 
     fn abort(&self) {

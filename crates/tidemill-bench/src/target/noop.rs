@@ -55,6 +55,10 @@ impl Connection for Session {
         Ok(Done::default())
     }
 
+    fn is_in_transaction(&self) -> bool {
+        false
+    }
+
     fn version(&mut self) -> Result<String> {
         Ok("nothing".to_owned())
     }

@@ -1,6 +1,7 @@
 //! The PostgreSQL protocol, version 3: PostgreSQL, Tidemill, TimescaleDB, QuestDB and whoever else speaks it.
 
 mod answer;
+mod cancel;
 mod connect;
 mod session;
 mod wire;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::target::channel::{Channel, OpenSockets, Socket};
+use crate::target::keys::{CANCEL_TIMEOUT, Keys};
 use crate::target::tls::{self, Tls};
 use crate::target::{Connection, Dialect, Driver, Url};
 use session::Session;
@@ -26,6 +28,7 @@ pub struct Postgres {
     connect_timeout: Duration,
     tls: Tls,
     open: OpenSockets,
+    keys: Keys<cancel::Key>,
 }
 
 impl Postgres {
@@ -51,6 +54,7 @@ impl Postgres {
             connect_timeout: seconds.map_or(CONNECT_TIMEOUT, Duration::from_secs),
             tls: Tls::of(url)?,
             open: OpenSockets::default(),
+            keys: Keys::default(),
             url: url.clone(),
         })
     }
@@ -60,11 +64,11 @@ impl Postgres {
         self.host.starts_with('/')
     }
 
-    fn socket(&self) -> std::io::Result<Socket> {
+    fn socket(&self, timeout: Duration) -> std::io::Result<Socket> {
         if self.is_local() {
             return Socket::unix(&format!("{}/.s.PGSQL.{}", self.host, self.port));
         }
-        Socket::tcp(&self.host, self.port, self.connect_timeout)
+        Socket::tcp(&self.host, self.port, timeout)
     }
 }
 
@@ -75,16 +79,26 @@ impl Driver for Postgres {
 
     fn connect(&self) -> Result<Box<dyn Connection>> {
         let refused = |cause: String| Error::Unreachable { target: self.url.place(self.port), cause };
-        let socket = self.socket().map_err(|e| refused(e.to_string()))?;
+        let socket = self.socket(self.connect_timeout).map_err(|e| refused(e.to_string()))?;
         let mut channel = Channel::new(socket, &self.open);
         channel.set_timeout(Some(self.connect_timeout));
-        connect::start(self, &mut channel).map_err(|e| match e {
+        let key = connect::start(self, &mut channel).map_err(|e| match e {
             Error::Lost(cause) => refused(cause),
             Error::Server(error) => refused(error.to_string()),
             other => other,
         })?;
         channel.set_timeout(None);
-        Ok(Box::new(Session::new(channel)))
+        Ok(Box::new(Session::new(channel, key.map(|key| self.keys.add(key)))))
+    }
+
+    fn cancel(&self) {
+        for key in self.keys.all() {
+            let asked = self.socket(CANCEL_TIMEOUT).and_then(|socket| cancel::request(&socket, &key));
+            // Where one cannot be asked, nor can the others: what is left is the end of their connections.
+            if asked.is_err() {
+                return;
+            }
+        }
     }
 
     fn abort(&self) {

@@ -148,6 +148,10 @@ impl Connection for Session {
         Ok(Box::new(Inserting { connection: &self.connection, insert, rows: 0, is_finished: false }))
     }
 
+    fn is_in_transaction(&self) -> bool {
+        !self.connection.is_autocommit()
+    }
+
     fn version(&mut self) -> Result<String> {
         Ok(format!("SQLite {}", rusqlite::version()))
     }

@@ -42,11 +42,37 @@ fn federation_is_checked() {
     marks_tell_what_went_wrong(dir.path(), admin.as_mut(), &node("one"), &place);
 }
 
+/// Bad input, and nothing that an engine cannot do: with the answers checked, and without.
+fn missing_tables_are_told(dir: &Path, url: &str) {
+    let verbs = [
+        &["validate", "federation"][..],
+        &["run", "federation", "--closed", "-t", "1"],
+        &["run", "federation", "--closed", "-t", "1", "-p", "check=no"],
+    ];
+    for verb in verbs {
+        let ran = bench(dir, &[verb, &["--target", url]].concat());
+        assert_eq!(ran.code, 2, "{verb:?}: {}{}", ran.out, ran.err);
+        let told = ran.out + &ran.err;
+        assert!(
+            told.contains("make the tables first: tidemill bench prepare federation"),
+            "{verb:?}: {told}"
+        );
+        assert!(!told.contains("right: "), "{verb:?}: {told}");
+    }
+}
+
+#[test]
+fn federation_without_its_tables_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    missing_tables_are_told(dir.path(), "sqlite:new.db");
+}
+
 #[test]
 fn federation_has_all_of_it_in_mysql() {
     let Some(server) = crate::mariadb::MariaDb::start() else { return };
     let dir = tempfile::tempdir().unwrap();
     let url = server.url("root");
+    missing_tables_are_told(dir.path(), &url);
     let place = ["-p", "rows=2000", "-p", "sensors=50", "--target", &url];
     let prepared = bench(dir.path(), &[&["prepare", "federation"][..], &place].concat());
     assert_eq!(prepared.code, 0, "{}{}", prepared.out, prepared.err);
@@ -101,6 +127,11 @@ fn marks_tell_what_went_wrong(dir: &Path, admin: &mut dyn Connection, node: &str
     assert!(right > 0.0);
 
     admin.execute("drop foreign table bench_unit cascade").unwrap();
+    let missing = run(&["-p", "check=no"]);
+    assert_eq!(missing.code, 2, "{}{}", missing.out, missing.err);
+    assert!(missing.out.contains("HINT: make the tables first"), "{}", missing.out);
+    let cannot = "select 'name' || n as name, (n / (n - n))::text as unit from generate_series(0, 99) n";
+    admin.execute(&format!("create view bench_unit as {cannot}")).unwrap();
     let failed = run(&["-p", "check=no"]);
     assert_eq!(
         (failed.code, mark(&failed, "join small")),

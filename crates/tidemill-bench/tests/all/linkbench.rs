@@ -142,6 +142,11 @@ fn refused_requests_are_told_and_do_not_rank() {
     for part in ["none today", "which the workload does not expect", "WARNING: ", "INCOMPLETE: "] {
         assert!(ran.out.contains(part), "{part}: {}", ran.out);
     }
+    let strict = ["-D", "requesters=2", "-D", "requests=300", "--seed", "5", "--original-log"];
+    let strict = [&["linkbench", "request"], &graph[..], &strict, &["-D", "max_failed_requests=0"]].concat();
+    let ran = bench(folder.path(), &strict);
+    let told = "Benchmark did not complete cleanly: 2/2 request threads aborted\n";
+    assert!(ran.code == 2 && ran.out.contains(told), "{}{}", ran.out, ran.err);
     let compared = bench(folder.path(), &["compare", "well.json", "ill.json"]);
     assert_eq!(compared.code, 2);
     assert!(compared.out.contains("ill.json does not rank: "), "{}", compared.out);
@@ -186,6 +191,8 @@ fn wrong_input_is_told_with_its_place() {
         "{unknown}"
     );
     assert!(message(&["plan", "-D", "maxid1=x"]).contains("\"x\" is not a whole number"));
+    let rate = message(&["request", "--nodes", "10", "-D", "requesters=2", "-D", "requestrate=600000000"]);
+    assert!(rate.contains("600000000 of each of 2 requesters is above 1000000000 a second"), "{rate}");
     assert!(message(&["plan", "--data-file", "none.dat"]).contains("none.dat: No such file"));
     assert!(told(1, &["plan", "--compat=x"]).contains("\"x\" is not known; there are all, write-uncorr"));
     let missing =

@@ -6,6 +6,7 @@ mod bench;
 mod browser;
 mod fault;
 mod federation;
+mod interrupt;
 mod linkbench;
 mod mariadb;
 mod mysql;

@@ -217,8 +217,13 @@ fn reporting_is_swept_over_clients() {
     let wrong = bench(dir.path(), &[&["validate", "reporting"], &target[..]].concat());
     assert!(wrong.out.contains("WRONG: query 3 by the seed: 200 groups, 199 of them right"), "{}", wrong.out);
     connection.execute(&format!("update pgbench_reporting set v1 = v1 + 1 where id = {one}")).unwrap();
-    let other_seed = bench(dir.path(), &[&["validate", "reporting", "--seed", "2"], &target[..]].concat());
-    assert_eq!(other_seed.code, 2, "{}", other_seed.out);
+    // The seed of a run is not that of the data.
+    let run = ["run", "reporting", "--closed", "-t", "1", "-P", "0", "--seed", "2"];
+    let other = bench(dir.path(), &[&run[..], &target].concat());
+    assert_eq!(other.code, 0, "{}{}", other.out, other.err);
+    let other = bench(dir.path(), &[&run[..], &["-p", "data_seed=2"], &target].concat());
+    let told = "made with the parameters of the run: data_seed=2 keys=yes scale=1";
+    assert!(other.code == 2 && other.err.contains(told), "{}{}", other.out, other.err);
     let arguments = [
         "sweep",
         "reporting",
@@ -344,6 +349,55 @@ fn a_rate_is_found_and_results_are_compared() {
     assert!(p50.ends_with("worse"), "{p50}");
     let better = bench(dir.path(), &["compare", "c.json", "a.json", "--check"]);
     assert!(better.code == 0 && better.out.contains("better"), "{}", better.out);
+}
+
+/// Searches with other seeds ask the same tables; one that fails takes nothing away from those before it.
+#[test]
+fn searches_are_repeated_on_the_same_data() {
+    let dir = tempfile::tempdir().unwrap();
+    let small = ["--target", "sqlite:f.db", "-p", "rows=2000", "-p", "sensors=50"];
+    assert_eq!(bench(dir.path(), &[&["prepare", "federation"][..], &small].concat()).code, 0);
+    let search = ["search", "--until", "rate < 15", "--repeats", "2", "--from", "10", "--tolerance", "100"];
+    let search = [&search[..], &["--constant", "-T", "1s", "--warmup", "0", "-o", "found.json"]].concat();
+    let found = bench(dir.path(), &[&search[..], &["federation"], &small].concat());
+    assert_eq!(found.code, 0, "{}{}", found.out, found.err);
+    assert!(found.out.contains("(20.0 does not; 2 searches: 10.0 to 10.0)"), "{}", found.out);
+
+    std::fs::remove_file(dir.path().join("found.json")).unwrap();
+    let folder = dir.path().join("full");
+    std::fs::create_dir(&folder).unwrap();
+    let check = "[[check]]\nname = \"there is room\"\nsql = \"select count(*) < 30 from t\"\nequals = \"1\"\nwhen = \"before\"";
+    let suite = format!("prepare = [\"make.sql\"]\n[[script]]\nfile = \"one.sql\"\n{check}");
+    write(&folder, "suite.toml", &suite);
+    write(&folder, "make.sql", "create table t (n int)");
+    write(&folder, "one.sql", "insert into t values (1);");
+    assert_eq!(bench(dir.path(), &["prepare", "full"]).code, 0);
+    let ended = bench(dir.path(), &[&search[..], &["full"]].concat());
+    assert_eq!(ended.code, 2, "{}{}", ended.out, ended.err);
+    for part in ["10.0 a second meets rate < 15", "INCOMPLETE: the search ended early: the answers are wrong"]
+    {
+        assert!(ended.out.contains(part), "{part}: {}{}", ended.out, ended.err);
+    }
+    assert_eq!(result(dir.path().join("found.json").to_str().unwrap()).blemish(), None);
+}
+
+/// What arrives by chance is nothing that a database does better.
+#[test]
+fn a_rate_that_was_asked_for_is_not_judged() {
+    let dir = tempfile::tempdir().unwrap();
+    let quick = write(dir.path(), "quick.sql", "\\sleep 1 ms\n");
+    let slow = write(dir.path(), "slow.sql", "\\sleep 20 ms\n");
+    for (script, seed) in [(&quick, "1"), (&quick, "2"), (&slow, "3")] {
+        let open = ["run", script, "--target", "noop:", "-R", "100", "-T", "6s", "--warmup", "0", "-P", "0"];
+        let ran = bench(dir.path(), &[&open[..], &["--seed", seed, "-o", &format!("{seed}.json")]].concat());
+        assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    }
+    let rate = |new: &str| {
+        let compared = bench(dir.path(), &["compare", "1.json", new]);
+        compared.out.lines().find(|line| line.starts_with("rate ")).unwrap().to_owned()
+    };
+    assert!(rate("2.json").ends_with("  as asked: the chance of the arrivals"), "{}", rate("2.json"));
+    assert!(rate("3.json").ends_with("  worse"), "{}", rate("3.json"));
 }
 
 /// Whatever has samples has an interval, and what the generator costs stands beside it.

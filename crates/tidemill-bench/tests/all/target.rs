@@ -87,7 +87,9 @@ fn stretches(connection: &mut dyn Connection, insert: Statement, select: Stateme
     let all = [(insert, &third[..]), (select, &third[..1])];
     let (done, kept) = run(connection, true, &all, false).unwrap();
     assert_eq!((done.rows, kept), (1, 1));
+    assert!(connection.is_in_transaction());
     connection.execute("rollback").unwrap();
+    assert!(!connection.is_in_transaction());
 
     // What comes behind an error is not done, nor is what came before it kept.
     let error = run(connection, true, &[(insert, &third[..]), (insert, &first[..])], true).unwrap_err();
@@ -97,7 +99,7 @@ fn stretches(connection: &mut dyn Connection, insert: Statement, select: Stateme
 
     run(connection, true, &[(insert, &third[..])], false).unwrap();
     let (done, _) = run(connection, false, &[(insert, &row(104)[..])], true).unwrap();
-    assert_eq!(done.affected, 1);
+    assert_eq!((done.affected, connection.is_in_transaction()), (1, false));
     assert_eq!(connection.query_int("select count(*) from t where a > 100").unwrap(), 4);
 }
 

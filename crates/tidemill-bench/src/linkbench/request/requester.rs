@@ -1,15 +1,15 @@
 //! One requester: chooses an operation with its data, and does it.
 
+use super::shard::Shard;
 use super::{LINKS_DELETED_MAX, Requests};
 use crate::error::{Error, Result};
 use crate::fiber;
 use crate::linkbench::access::Access;
-use crate::linkbench::history::{Entry, History};
+use crate::linkbench::history::Entry;
 use crate::linkbench::id2::{EXISTS_FOR_ADD, EXISTS_FOR_DELETE, EXISTS_FOR_UPDATE, Id2};
 use crate::linkbench::mix::Operation;
 use crate::linkbench::payload::{Payload, Purpose};
 use crate::linkbench::random::Random;
-use crate::linkbench::schema::Schema;
 use crate::linkbench::store::{
     Detours, FIRST_LINK_TYPE, Link, ListQuery, NODE_TYPE, Node, Removal, SqlStore, Store,
 };
@@ -55,20 +55,6 @@ pub struct Requester<'a> {
     retries: [(u64, u32); Operation::NAMES.len()],
 }
 
-/// A session with one of the schemas, and what was read there.
-struct Shard {
-    store: SqlStore,
-    /// For transactions, where they have a connection of their own.
-    transactions: Option<SqlStore>,
-    history: History,
-}
-
-impl Shard {
-    fn transactions(&mut self) -> &mut SqlStore {
-        self.transactions.as_mut().unwrap_or(&mut self.store)
-    }
-}
-
 /// The ids of the last operations, for the modes that go on from them.
 #[derive(Debug, Default)]
 struct Before {
@@ -98,21 +84,10 @@ impl<'a> Requester<'a> {
         let mut random = Random::part(seat.seed, seat.index as u64);
         let motif_seed = random.below(i64::MAX) as u64;
         let payload = |purpose| Payload::new(&settings.properties, purpose, settings.compat, motif_seed);
-        let compat = settings.compat;
-        let shard = |(index, schema): (usize, &Schema)| -> Result<Shard> {
-            let mut connection = shared.target.connect()?;
-            shared.find_nodes(index, connection.as_mut(), schema)?;
-            let open = |connection| -> Result<_> {
-                let mut store = SqlStore::new(connection, &settings.properties, schema, compat)?;
-                store.keep_last_rows();
-                Ok(store)
-            };
-            let second = compat.connections.then(|| open(shared.target.connect()?)).transpose()?;
-            let history = History::new(compat.history);
-            Ok(Shard { store: open(connection)?, transactions: second, history })
-        };
+        let shards = shared.shards.schemas().iter().enumerate();
+        let shards = shards.map(|(index, schema)| Shard::open(shared, index, schema));
         Ok(Requester {
-            shards: shared.shards.schemas().iter().enumerate().map(shard).collect::<Result<_>>()?,
+            shards: shards.collect::<Result<_>>()?,
             index: seat.index,
             shard: 0,
             random,
@@ -267,11 +242,13 @@ impl<'a> Requester<'a> {
 
     /// Of all shards.
     fn detours(&self) -> Detours {
-        let stores = self.shards.iter().flat_map(|shard| shard.transactions.iter().chain([&shard.store]));
-        stores.map(SqlStore::detours).fold(Detours::default(), |all, one| Detours {
-            add_to_update: all.add_to_update + one.add_to_update,
-            update_to_add: all.update_to_add + one.update_to_add,
-        })
+        self.shards.iter().flat_map(Shard::stores).map(SqlStore::detours).fold(
+            Detours::default(),
+            |all, one| Detours {
+                add_to_update: all.add_to_update + one.add_to_update,
+                update_to_add: all.update_to_add + one.update_to_add,
+            },
+        )
     }
 }
 
@@ -339,7 +316,8 @@ impl Client for Requester<'_> {
                     *retries = (retries.0 + 1, retries.1.max(tries));
                     fiber::sleep(RETRY_PAUSE * tries);
                 }
-                Err(error) if matches!(error, Error::Server(_)) && self.is_tolerated() => {
+                Err(error @ (Error::Server(_) | Error::Lost(_))) if self.is_tolerated() => {
+                    self.shards[self.shard].reopen_lost(&self.shared.target)?;
                     return Err(Error::Tolerated { error: Box::new(error), is_expected: false });
                 }
                 result => return result,
@@ -368,7 +346,7 @@ impl Client for Requester<'_> {
 }
 
 impl Requester<'_> {
-    /// One more failure that the server told of; below zero any number is let through.
+    /// One more failure, of which the server told or which took the connection along; below zero any number is let through.
     fn is_tolerated(&mut self) -> bool {
         self.tally.failures += 1;
         // Under the old rules the original counts failures too.

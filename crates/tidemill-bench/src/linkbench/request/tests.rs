@@ -264,6 +264,51 @@ fn failures_are_tolerated_up_to_their_number() {
     assert!(outcome.incomplete.is_some_and(|why| why.contains("none today")));
 }
 
+/// Each requester fails once when the server ends its sessions, and goes on in others; with transactions apart, too.
+#[test]
+fn lost_connections_are_opened_again() {
+    for (server, end_all) in [
+        (
+            Server::postgres(),
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        ),
+        (
+            Server::mariadb(),
+            "SELECT concat('KILL ', id) FROM information_schema.processlist WHERE db = database() AND id <> connection_id()",
+        ),
+    ] {
+        let Some(server) = server else { continue };
+        let fixed = ["requesters=3", "requests=1000", "requestrate=500", "multiget=prepared"];
+        for style in [&["max_failed_requests=2"][..], &["max_failed_requests=-1", "never_change=true"]] {
+            let mut settings = settings(300, &[SMALL, &fixed, style].concat());
+            settings.compat.connections = style.len() > 1;
+            let shards = loaded(&server, &settings);
+            let requests = requests(&server, &settings, &shards);
+            let plan = requests.plan(3).unwrap();
+            let mut admin = Some(server.target().connect().unwrap());
+            let outcome = run(requests, &plan, Some(server.target()), &mut |progress| {
+                let is_time = progress.record.total().processed > 300;
+                let Some(mut admin) = admin.take_if(|_| is_time) else { return };
+                let mut rows = crate::target::Rows::default();
+                admin.query(end_all, &mut rows).unwrap();
+                let kills = (0..rows.len())
+                    .filter_map(|row| rows.text(row, 0).filter(|_| server.name() == "MariaDB"));
+                kills.for_each(|kill| assert!(admin.execute(&kill).is_ok()));
+            })
+            .unwrap();
+            let total = outcome.record.total();
+            assert_eq!(outcome.incomplete, None, "{} {style:?} {:?}", server.name(), outcome.errors);
+            let failed = total.failed;
+            assert!((3..=6).contains(&failed), "{} {style:?} {:?}", server.name(), outcome.errors);
+            assert_eq!(total.processed + failed, 3_000, "{} {style:?}", server.name());
+            assert!(outcome.errors.blemish().is_some());
+            let mut connection = server.target().connect().unwrap();
+            let checks = validate(connection.as_mut(), &settings, &shards, false).unwrap();
+            assert!(checks.iter().all(|check| check.passed), "{} {checks:?}", server.name());
+        }
+    }
+}
+
 #[test]
 fn requests_of_the_warmup_do_not_count() {
     let settings = settings(100, &["requesters=2", "requests=1000", "warmup_time=1", "requestrate=2000"]);

@@ -69,6 +69,18 @@ impl SqlStore {
         self.rows = Rows::of_last_row();
     }
 
+    /// Whether the session has ended. A transaction that is open is given up.
+    pub fn is_lost(&mut self) -> bool {
+        matches!(self.rollback(), Err(Error::Lost(_)))
+    }
+
+    /// Goes on in another session.
+    pub fn reopen(&mut self, mut connection: Box<dyn Connection>) -> Result<()> {
+        self.statements.prepare(connection.as_mut())?;
+        self.connection = connection;
+        Ok(())
+    }
+
     pub(super) fn run(&mut self, which: Which, values: &[Value<'_>]) -> Result<Done> {
         self.statements.run(self.connection.as_mut(), which, values, &mut self.rows)
     }

@@ -73,6 +73,7 @@ impl Statements {
 
     /// Before the run, so that no operation pays for it.
     pub fn prepare(&mut self, connection: &mut dyn Connection) -> Result<()> {
+        self.multigets.clear();
         for text in self.texts.iter_mut().filter(|_| self.is_prepared) {
             text.prepared = Some(connection.prepare(&with_placeholders(self.dialect, &text.template))?);
         }

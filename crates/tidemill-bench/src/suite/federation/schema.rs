@@ -62,7 +62,7 @@ impl Layout {
             rows: count("rows")?,
             sensors: count("sensors")?,
             engine,
-            seed: context.seed,
+            seed: context.data_seed()?,
         })
     }
 

@@ -41,9 +41,12 @@ struct Greeting {
     nonce: Vec<u8>,
     plugin: String,
     offers_tls: bool,
+    /// Of the session.
+    number: u64,
 }
 
-pub(super) fn start(target: &MySql, channel: &mut Channel) -> Result<()> {
+/// The number by which the server knows the session.
+pub(super) fn start(target: &MySql, channel: &mut Channel) -> Result<u64> {
     let mut packet = Vec::new();
     let mut sequence = receive(channel, &mut packet)?;
     let mut greeting = greeting(&packet)?;
@@ -64,7 +67,7 @@ pub(super) fn start(target: &MySql, channel: &mut Channel) -> Result<()> {
     loop {
         sequence = receive(channel, &mut packet)?;
         match packet.first() {
-            Some(0x00) => return Ok(()),
+            Some(0x00) => return Ok(greeting.number),
             Some(0xff) => return Err(server_error(&packet)),
             Some(0xfe) => {
                 let mut fields = Fields(&packet[1..]);
@@ -92,7 +95,7 @@ fn greeting(packet: &[u8]) -> Result<Greeting> {
         return Err(broken("a greeting of another version"));
     }
     fields.until_zero();
-    fields.bytes(4)?;
+    let number = fields.uint(4)?;
     let mut nonce = fields.bytes(8)?.to_vec();
     fields.bytes(1)?;
     let capabilities = fields.uint(2)? as u32;
@@ -105,6 +108,7 @@ fn greeting(packet: &[u8]) -> Result<Greeting> {
         nonce,
         plugin: if plugin.is_empty() { "mysql_native_password".to_owned() } else { plugin },
         offers_tls: capabilities & flag::TLS != 0,
+        number,
     })
 }
 

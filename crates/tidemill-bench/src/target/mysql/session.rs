@@ -1,7 +1,9 @@
 //! A session: text, prepared statements, bulk inserts.
 
+use std::sync::Arc;
+
 use super::value::{Column, keep_binary_row, keep_text_row, put_literal, put_parameters};
-use super::wire::{Fields, MORE_RESULTS, broken, end, ok, receive, send, server_error};
+use super::wire::{Fields, IN_TRANSACTION, MORE_RESULTS, broken, end, ok, receive, send, server_error};
 use crate::error::{Error, Result};
 use crate::target::channel::Channel;
 use crate::target::{Connection, Done, Load, Rows, Statement, Value};
@@ -22,11 +24,15 @@ pub(super) struct Session {
     packet: Vec<u8>,
     body: Vec<u8>,
     prepared: Vec<u32>,
+    /// Of the last result.
+    status: u64,
+    /// It can be cancelled for as long as this is there.
+    _key: Option<Arc<u64>>,
 }
 
 impl Session {
-    pub fn new(channel: Channel) -> Self {
-        Self { channel, packet: Vec::new(), body: Vec::new(), prepared: Vec::new() }
+    pub fn new(channel: Channel, key: Option<Arc<u64>>) -> Self {
+        Self { channel, packet: Vec::new(), body: Vec::new(), prepared: Vec::new(), status: 0, _key: key }
     }
 
     fn receive(&mut self) -> Result<()> {
@@ -46,7 +52,7 @@ impl Session {
         let mut done = Done::default();
         loop {
             self.receive()?;
-            let status = match self.packet.first() {
+            self.status = match self.packet.first() {
                 Some(0x00) => {
                     let ok = ok(&self.packet)?;
                     done.affected = ok.affected;
@@ -67,7 +73,7 @@ impl Session {
                     self.rows(&columns, rows.as_deref_mut(), is_binary, &mut done)?
                 }
             };
-            if status & MORE_RESULTS == 0 {
+            if self.status & MORE_RESULTS == 0 {
                 return Ok(done);
             }
         }
@@ -182,6 +188,10 @@ impl Connection for Session {
         self.execute(&format!("select 1 from {table} limit 0"))?;
         self.execute("start transaction")?;
         Ok(Box::new(Inserting { sql: head.clone(), head, session: self, rows: 0, is_finished: false }))
+    }
+
+    fn is_in_transaction(&self) -> bool {
+        self.status & IN_TRANSACTION != 0
     }
 
     fn is_encrypted(&self) -> bool {

@@ -112,6 +112,8 @@ pub(super) struct Ok41 {
     pub status: u64,
 }
 
+/// Of a status: a transaction is open.
+pub(super) const IN_TRANSACTION: u64 = 1;
 /// Another result follows this one.
 pub(super) const MORE_RESULTS: u64 = 8;
 

@@ -4,6 +4,7 @@ use postgres_protocol::authentication::md5_hash;
 use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
 
 use super::Postgres;
+use super::cancel::Key;
 use super::wire::{Fields, broken, put_text, receive, send, server_error};
 use crate::error::{Error, Result};
 use crate::target::channel::{Channel, lost};
@@ -13,13 +14,15 @@ const PROTOCOL: u32 = 3 << 16;
 /// Asks for TLS, in the place of a protocol's version.
 const TLS_REQUEST: u32 = 80_877_103;
 
-pub(super) fn start(target: &Postgres, channel: &mut Channel) -> Result<()> {
+/// The key by which the session can be asked to give up what it does, where the server has that.
+pub(super) fn start(target: &Postgres, channel: &mut Channel) -> Result<Option<Key>> {
     if target.tls.mode != Mode::Disable && !target.is_local() {
         encrypt(target, channel)?;
     }
     put_startup(target, &mut channel.out);
     channel.flush()?;
     let mut scram: Option<ScramSha256> = None;
+    let mut key = None;
     loop {
         let message = receive(channel)?;
         match message.tag {
@@ -28,8 +31,9 @@ pub(super) fn start(target: &Postgres, channel: &mut Channel) -> Result<()> {
                 authenticate(target, channel, &mut scram, &body)?;
             }
             b'E' => return Err(server_error(channel.bytes(message.body))),
-            b'Z' => return Ok(()),
-            b'S' | b'K' | b'N' | b'v' => {}
+            b'Z' => return Ok(key),
+            b'K' => key = Some(channel.bytes(message.body).to_vec()),
+            b'S' | b'N' | b'v' => {}
             tag => {
                 return Err(broken(&format!(
                     "message \"{}\" at the start",

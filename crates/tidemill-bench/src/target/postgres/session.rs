@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::answer::{affected, columns, keep_row, parameter_types};
+use super::cancel::Key;
 use super::wire::{Fields, Format, Message, bind, broken, put_text, receive, send, server_error};
 use crate::error::{Error, Result};
 use crate::target::channel::Channel;
@@ -22,7 +23,14 @@ pub(super) struct Session {
     described: (Vec<u8>, Arc<[String]>),
     /// Statements since the start of a pipeline.
     pipeline: Option<u64>,
+    /// Of the last ReadyForQuery.
+    is_in_transaction: bool,
+    /// It can be cancelled for as long as this is there.
+    _key: Option<Arc<Key>>,
 }
+
+/// The state in ReadyForQuery outside of transactions.
+const IDLE: &[u8] = b"I";
 
 struct Prepared {
     name: String,
@@ -32,7 +40,7 @@ struct Prepared {
 }
 
 impl Session {
-    pub fn new(channel: Channel) -> Self {
+    pub fn new(channel: Channel, key: Option<Arc<Key>>) -> Self {
         Self {
             channel,
             prepared: Vec::new(),
@@ -40,6 +48,8 @@ impl Session {
             held: Vec::new(),
             described: Default::default(),
             pipeline: None,
+            is_in_transaction: false,
+            _key: key,
         }
     }
 
@@ -84,7 +94,10 @@ impl Session {
                 b'E' => {
                     failed.get_or_insert(server_error(self.channel.bytes(message.body)));
                 }
-                b'Z' => return failed.map_or(Ok(done), Err),
+                b'Z' => {
+                    self.is_in_transaction = self.channel.bytes(message.body) != IDLE;
+                    return failed.map_or(Ok(done), Err);
+                }
                 b'G' => self.refuse_copy(),
                 b'D' | b'1' | b'2' | b'3' | b'n' | b't' | b'I' | b's' | b'N' | b'S' | b'A' | b'H' | b'd'
                 | b'c' => {}
@@ -206,7 +219,10 @@ impl Connection for Session {
                 b'E' => {
                     failed.get_or_insert(server_error(body));
                 }
-                b'Z' => break,
+                b'Z' => {
+                    self.is_in_transaction = body != IDLE;
+                    break;
+                }
                 _ => {}
             }
         }
@@ -294,6 +310,10 @@ impl Connection for Session {
         }
         send(&mut self.channel.out, b'S', |_| {});
         self.finish(None)
+    }
+
+    fn is_in_transaction(&self) -> bool {
+        self.is_in_transaction
     }
 
     fn is_encrypted(&self) -> bool {
