@@ -1,6 +1,7 @@
 //! Results for people.
 
 mod chart;
+pub mod difference;
 pub mod html;
 pub mod matrix;
 pub mod noise;

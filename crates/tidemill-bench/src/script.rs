@@ -23,6 +23,8 @@ use crate::error::{Error, Result};
 pub struct Script {
     pub name: String,
     pub weight: u64,
+    /// As it was read, for the record.
+    pub text: String,
     steps: Vec<Step>,
 }
 
@@ -47,7 +49,12 @@ impl Script {
             };
             Step { command, query }
         };
-        Ok(Script { name: name.to_owned(), weight, steps: commands.into_iter().map(step).collect() })
+        Ok(Script {
+            name: name.to_owned(),
+            weight,
+            text: text.to_owned(),
+            steps: commands.into_iter().map(step).collect(),
+        })
     }
 
     /// Nothing in it sleeps, prints, starts programs, or needs rows.

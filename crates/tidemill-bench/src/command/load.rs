@@ -1,5 +1,6 @@
 //! Options that verbs share: which database, which suite, how much of it.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use crate::figure::{duration, duration_or_ms, duration_with_unit, rate};
 use crate::run::{Pace, Plan, TIME_MAX};
 use crate::script::{Mode, Script, Scripts, Variables};
 use crate::suite::{self, Check, Context, Parameter, Suite};
-use crate::target::Target;
+use crate::target::{Target, without_passwords};
 
 const TIME_DEFAULT: &str = "60s";
 /// Left out of the figures unless said otherwise: this share of the time, and not more than the seconds.
@@ -106,6 +107,9 @@ pub(super) struct Experiment {
     pub suite: Box<dyn Suite>,
     pub context: Context,
     pub plan: Plan,
+    /// For the record, without passwords: variables of scripts, and settings of the server.
+    pub variables: BTreeMap<String, String>,
+    pub settings: BTreeMap<String, String>,
 }
 
 impl Load {
@@ -200,7 +204,11 @@ impl Load {
             operations_max: self.operations_max.map(NonZeroU64::get),
             seed: context.seed,
         };
-        Ok(Experiment { suite, context, plan })
+        let recorded = |pairs: &[(String, String)]| {
+            pairs.iter().map(|(name, value)| (name.clone(), without_passwords(value))).collect()
+        };
+        let settings = recorded(&self.place.settings);
+        Ok(Experiment { suite, context, plan, variables: recorded(&self.defined()), settings })
     }
 
     fn pace(&self, clients: usize, default: Option<String>) -> Result<Pace> {
@@ -229,6 +237,13 @@ impl Load {
         self.what.len() != 1 || is_file(&self.what[0])
     }
 
+    /// Variables of the scripts.
+    fn defined(&self) -> Vec<(String, String)> {
+        let scale = self.scale.iter().filter(|_| self.is_files());
+        let scale = scale.map(|scale| ("scale".to_owned(), scale.clone()));
+        self.variables.iter().cloned().chain(scale).collect()
+    }
+
     fn suite(&self) -> Result<Box<dyn Suite>> {
         if !self.is_files() {
             if let Some((name, value)) = self.variables.first() {
@@ -240,11 +255,8 @@ impl Load {
         }
         let scripts = self.what.iter().map(|argument| Script::read(argument)).collect::<Result<_>>()?;
         let mut variables = Variables::default();
-        for (name, value) in &self.variables {
+        for (name, value) in &self.defined() {
             variables.set_text(name, value);
-        }
-        if let Some(scale) = &self.scale {
-            variables.set_text("scale", scale);
         }
         Ok(Box::new(Files { name: self.what.join(" "), scripts, variables }))
     }
@@ -277,6 +289,10 @@ impl Suite for Files {
 
     fn has_modes(&self) -> bool {
         true
+    }
+
+    fn scripts(&self) -> &[Script] {
+        &self.scripts
     }
 
     fn advice(&self) -> String {

@@ -10,10 +10,11 @@ use super::watch::Watch;
 use crate::error::{Error, Result, tells_of_a_missing_table};
 use crate::interrupt;
 use crate::machine::memory_max_bytes;
+use crate::report::difference::Differences;
 use crate::report::html::page;
 use crate::report::matrix::Matrix;
 use crate::report::text::report;
-use crate::result::{ResultFile, TargetRecord, with_intervals};
+use crate::result::{ResultFile, ScriptRecord, TargetRecord, with_intervals};
 use crate::run::{Plan, floor, run};
 use crate::suite::federation::table;
 use crate::target::{Target, without_passwords};
@@ -53,9 +54,8 @@ impl Run {
             thresholds.iter().try_for_each(|threshold| threshold.check(&operations))?;
         }
         interrupt::listen().map_err(|error| Error::usage(error.to_string()))?;
-        let mut result =
+        let result =
             experiment.measure(Repeats { count: self.repeats.get(), is_aa: self.aa }, self.progress)?;
-        result.settings = self.load.place.settings.iter().cloned().collect();
         let path = self.output.unwrap_or_else(|| default_path(&result));
         result.write(&path)?;
         print!("{}", report(&result));
@@ -96,10 +96,13 @@ pub(super) struct Repeats {
 impl Experiment {
     /// Checks, runs, checks again. An error means that there is nothing worth keeping.
     pub fn measure(&self, repeats: Repeats, progress_s: u64) -> Result<ResultFile> {
-        let Experiment { suite, context, plan } = self;
+        let Experiment { suite, context, plan, .. } = self;
         let mut result = ResultFile::new(suite.name(), TargetRecord::of(&context.target)?, plan);
         let recorded = |(name, value): (&String, &String)| (name.clone(), without_passwords(value));
         result.parameters = context.parameters.iter().map(recorded).collect();
+        (result.variables, result.settings) = (self.variables.clone(), self.settings.clone());
+        result.mode = suite.has_modes().then_some(context.mode);
+        result.scripts = suite.scripts().iter().map(ScriptRecord::of).collect();
         let hint = |error: Error| error.with_advice(|| suite.advice());
         result.checks = suite.validate(context, false).map_err(hint)?;
         let failed = result.checks.iter().find(|check| !check.passed);
@@ -123,7 +126,7 @@ impl Experiment {
 
     /// Until one is cut short.
     fn repeat(&self, repeats: Repeats, progress_s: u64, result: &mut ResultFile) -> Result<()> {
-        let Experiment { suite, context, plan } = self;
+        let Experiment { suite, context, plan, .. } = self;
         let workload = suite.workload(context)?;
         for repeat in 0..repeats.count {
             let plan = Plan { seed: plan.seed.wrapping_add(repeat as u64), ..plan.clone() };
@@ -183,6 +186,10 @@ impl Report {
                 println!();
             }
             print!("{}", report(result));
+            if i > 0 {
+                let lines = Differences::between(&results[0], result).lines();
+                lines.iter().for_each(|line| println!("{line} (from the first result)"));
+            }
         }
         table(&results).into_iter().for_each(|table| print!("{table}"));
         Ok(0)

@@ -135,8 +135,7 @@ impl Search {
     fn attempt(&self, rate: f64, repeat: u64, threshold: &Threshold) -> Result<Attempt> {
         let mut load = self.load_at(rate)?;
         load.place.seed = load.place.seed.wrapping_add(repeat);
-        let mut result = load.experiment()?.measure(Repeats { count: 1, is_aa: false }, 0)?;
-        result.settings = load.place.settings.iter().cloned().collect();
+        let result = load.experiment()?.measure(Repeats { count: 1, is_aa: false }, 0)?;
         let mut missed = Vec::new();
         for outcome in &result.repeats {
             missed.extend(threshold.missed(outcome)?);

@@ -98,7 +98,6 @@ impl Sweep {
         }
         let mut result =
             experiment.measure(Repeats { count: self.repeats.get(), is_aa: false }, self.progress)?;
-        result.settings = load.place.settings.iter().cloned().collect();
         result.point = point.to_vec();
         Ok(result)
     }

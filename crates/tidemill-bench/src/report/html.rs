@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::chart;
+use super::difference::Differences;
 use super::matrix::{Matrix, SHOWN, Shown};
 use super::noise::floors;
 use super::plot::escaped;
@@ -30,13 +31,15 @@ pub fn page(results: &[ResultFile]) -> String {
         heat_maps(&mut out, &matrix);
         out.push_str(&chart::scalability(&matrix).svg());
     }
+    let is_sweep = Matrix::of(results).is_some();
     for result in results {
-        one(&mut out, result);
+        one(&mut out, result, results.first().filter(|_| !is_sweep));
     }
     out + "</body></html>\n"
 }
 
-fn one(out: &mut String, result: &ResultFile) {
+/// `first`: the result with which this one is compared.
+fn one(out: &mut String, result: &ResultFile, first: Option<&ResultFile>) {
     let point: Vec<String> = result.point.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let heading = if point.is_empty() { result.target.url.clone() } else { point.join(", ") };
     let tls = if result.target.is_encrypted { ", under TLS" } else { "" };
@@ -50,6 +53,11 @@ fn one(out: &mut String, result: &ResultFile) {
     if let Some(blemish) = result.blemish() {
         let _ =
             writeln!(out, "<p class=\"bad\">Incomplete: {}. It ranks with no other.</p>", escaped(&blemish));
+    }
+    let differences = first.map(|first| Differences::between(first, result).lines()).unwrap_or_default();
+    for difference in differences {
+        let told = format!("{difference} (from the first result)");
+        let _ = writeln!(out, "<p class=\"warn\">{}</p>", escaped(&told));
     }
     for warning in warnings(result) {
         let _ = writeln!(out, "<p class=\"warn\">{}</p>", escaped(&sentence(&warning)));

@@ -48,7 +48,15 @@ fn head(out: &mut String, result: &ResultFile) {
     let pairs = |pairs: &std::collections::BTreeMap<String, String>| {
         pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
     };
-    for (label, values) in [("parameters", &result.parameters), ("settings", &result.settings)] {
+    if let Some(mode) = result.mode {
+        put(out, &format!("mode: {}", mode.name()));
+    }
+    let given = [
+        ("parameters", &result.parameters),
+        ("variables", &result.variables),
+        ("settings", &result.settings),
+    ];
+    for (label, values) in given {
         if !values.is_empty() {
             put(out, &format!("{label}: {}", pairs(values)));
         }

@@ -29,6 +29,16 @@ pub enum Mode {
     Prepared,
 }
 
+impl Mode {
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Simple => "simple",
+            Mode::Extended => "extended",
+            Mode::Prepared => "prepared",
+        }
+    }
+}
+
 /// Some scripts as a workload.
 pub struct Scripts {
     pub scripts: Vec<Script>,

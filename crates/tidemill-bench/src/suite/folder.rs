@@ -224,6 +224,10 @@ impl Suite for Folder {
         self.built_in.as_ref().is_none_or(|suite| suite.has_modes())
     }
 
+    fn scripts(&self) -> &[Script] {
+        &self.scripts
+    }
+
     fn measures_beside_wrong_answers(&self) -> bool {
         self.built_in.as_ref().is_some_and(|suite| suite.measures_beside_wrong_answers())
     }

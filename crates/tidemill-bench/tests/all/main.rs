@@ -12,6 +12,7 @@ mod mysql;
 mod pgbench;
 mod postgres;
 mod questdb;
+mod record;
 mod streams;
 mod suite;
 mod target;

@@ -1,0 +1,46 @@
+//! What a result keeps of a run, and what is told where two were not the same.
+
+use crate::bench::{bench, result, write};
+
+/// Two runs of one file that differ in everything that can be told to scripts.
+#[test]
+fn what_differs_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |text: &str, more: &[&str], output: &str| {
+        write(dir.path(), "a.sql", text);
+        let verb = ["run", "a.sql", "--target", "noop:", "-t", "20", "-P", "0", "-o", output];
+        let ran = bench(dir.path(), &[&verb[..], more].concat());
+        assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    };
+    let first = ["-M", "prepared", "-D", "a=1", "-s", "5", "--set", "work_mem=8MB", "-L", "0.06"];
+    run("select :a;\nselect 1;\n", &[&first[..], &["-R", "500", "-c", "2", "-j", "2"]].concat(), "a.json");
+    let second = ["-M", "simple", "-D", "a=2", "-s", "6", "--set", "work_mem=4MB", "--constant", "-D", "b=3"];
+    run("select :a;\nselect 2;\n", &[&second[..], &["-R", "500", "-c", "2", "-j", "1"]].concat(), "b.json");
+    let kept = result(dir.path().join("a.json").to_str().unwrap());
+    assert_eq!((kept.variables["a"].as_str(), kept.variables["scale"].as_str()), ("1", "5"));
+    assert_eq!(kept.scripts[0].text, "select :a;\nselect 1;\n");
+    assert_eq!((kept.mode.unwrap().name(), kept.settings["work_mem"].as_str()), ("prepared", "8MB"));
+    let told = [
+        "NOT THE SAME RUN: pace: 500 a second (Poisson) / 500 a second (evenly spaced)",
+        "NOT THE SAME RUN: limit: 0.06 ms / none",
+        "NOT THE SAME RUN: mode: prepared / simple",
+        "NOT THE SAME RUN: variable a: 1 / 2",
+        "NOT THE SAME RUN: variable scale: 5 / 6",
+        "NOT THE SAME RUN: variable b: none / 3",
+        "NOT THE SAME RUN: text of a.sql, line 2: select 1; / select 2;",
+        "DIFFERENT: setting work_mem: 8MB / 4MB",
+        "DIFFERENT: threads: 2 / 1",
+    ];
+    let compared = bench(dir.path(), &["compare", "a.json", "b.json"]);
+    let lines = compared.out.lines().take_while(|line| !line.starts_with("figure"));
+    assert_eq!(lines.collect::<Vec<_>>(), told, "{}", compared.err);
+    let reported = bench(dir.path(), &["report", "a.json", "b.json", "--html", "p.html"]);
+    assert!(reported.out.contains("mode: prepared\nvariables: a=1 scale=5\n"), "{}", reported.out);
+    let page = std::fs::read_to_string(dir.path().join("p.html")).unwrap();
+    for line in told {
+        let line = format!("{line} (from the first result)");
+        assert!(reported.out.contains(&line) && page.contains(&line), "{line}: {}", reported.out);
+    }
+    let same = bench(dir.path(), &["compare", "a.json", "a.json"]);
+    assert!(same.out.starts_with("figure"), "{}", same.out);
+}
