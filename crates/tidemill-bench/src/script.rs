@@ -4,19 +4,46 @@ mod client;
 mod evaluate;
 mod expression;
 mod function;
+mod number;
 mod parse;
 mod query;
+mod scan;
 mod value;
 
 use std::path::Path;
 
-pub use client::{Mode, Scripts};
+pub use client::Scripts;
 use parse::Command;
 use query::Query;
-pub(crate) use value::general;
 pub use value::{Value, Variables};
+pub(crate) use value::{general, is_variable_name};
 
 use crate::error::{Error, Result};
+
+/// How SQL is sent: pgbench's `-M`.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// As text, variables put in.
+    #[default]
+    Simple,
+    /// Parsed, bound and executed each time.
+    Extended,
+    /// Prepared once by each client.
+    Prepared,
+}
+
+impl Mode {
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Simple => "simple",
+            Mode::Extended => "extended",
+            Mode::Prepared => "prepared",
+        }
+    }
+}
 
 /// One script with its weight among others.
 #[derive(Debug, Clone)]

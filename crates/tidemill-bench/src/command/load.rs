@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::figure::{duration, duration_or_ms, duration_with_unit, rate};
 use crate::run::{Pace, Plan, TIME_MAX};
-use crate::script::{Mode, Script, Scripts, Variables};
+use crate::script::{Mode, Script, Scripts, Variables, is_variable_name};
 use crate::suite::{self, Check, Context, Parameter, Suite};
 use crate::target::{Target, without_passwords};
 
@@ -95,7 +95,7 @@ pub(super) struct Load {
     #[arg(short = 'M', long, value_enum)]
     mode: Option<Mode>,
     /// A variable of the scripts.
-    #[arg(short = 'D', long = "define", value_name = "NAME=VALUE", value_parser = pair)]
+    #[arg(short = 'D', long = "define", value_name = "NAME=VALUE", value_parser = definition)]
     variables: Vec<(String, String)>,
     /// The variable :scale of scripts, the parameter of suites that have one.
     #[arg(short, long)]
@@ -147,7 +147,8 @@ impl Load {
             return Ok(());
         }
         if let Some(variable) = name.strip_prefix("define.") {
-            self.variables.push(pair(variable));
+            let defined = definition(&format!("{variable}={value}")).map_err(Error::usage)?;
+            self.variables.push(defined);
             return Ok(());
         }
         if !self.suite()?.parameters().iter().any(|parameter| parameter.name == name) {
@@ -253,6 +254,10 @@ impl Load {
             }
             return suite::find(&self.what[0]);
         }
+        let is_scale = |scale: &&String| scale.parse::<i32>().is_ok_and(|scale| scale > 0);
+        if let Some(scale) = self.scale.iter().find(|scale| !is_scale(scale)) {
+            return Err(Error::usage(format!("-s {scale}: the scale of scripts is a whole number above 0")));
+        }
         let scripts = self.what.iter().map(|argument| Script::read(argument)).collect::<Result<_>>()?;
         let mut variables = Variables::default();
         for (name, value) in &self.defined() {
@@ -265,6 +270,16 @@ impl Load {
 fn pair(text: &str) -> std::result::Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("there is no = in it")?;
     Ok((name.trim().to_owned(), value.to_owned()))
+}
+
+/// What pgbench takes for `-D`: no spaces around the name, and no empty value.
+fn definition(text: &str) -> std::result::Result<(String, String), String> {
+    let given = text.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty());
+    let (name, value) = given.ok_or_else(|| format!("invalid variable definition: \"{text}\""))?;
+    match is_variable_name(name) {
+        true => Ok((name.to_owned(), value.to_owned())),
+        false => Err(format!("invalid variable name: \"{name}\"")),
+    }
 }
 
 /// Script files of the command line: nothing to prepare, nothing to check.

@@ -158,8 +158,10 @@ fn each(connection: &rusqlite::Connection, sql: &str, mut rows: Option<&mut Rows
     let mut done = Done::default();
     let mut batch = rusqlite::Batch::new(connection, sql);
     while let Some(mut statement) = batch.next().map_err(error)? {
-        let kept = if statement.column_count() > 0 { rows.as_deref_mut() } else { None };
+        let has_columns = statement.column_count() > 0;
+        let kept = if has_columns { rows.as_deref_mut() } else { None };
         done = step(connection, &mut statement, &[], kept)?;
+        rows.iter_mut().filter(|_| !has_columns).for_each(|rows| rows.end_without_columns());
     }
     Ok(done)
 }

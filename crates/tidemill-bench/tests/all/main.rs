@@ -13,6 +13,7 @@ mod pgbench;
 mod postgres;
 mod questdb;
 mod record;
+mod refusal;
 mod streams;
 mod suite;
 mod target;
