@@ -8,3 +8,5 @@ pub mod noise;
 mod plot;
 pub mod remark;
 pub mod text;
+
+pub(crate) use plot::escaped;

@@ -6,7 +6,7 @@ use super::exit;
 use crate::error::Result;
 use crate::report::difference::Differences;
 use crate::report::noise::floors;
-use crate::report::remark::{behind, spread, unlucky};
+use crate::report::remark::{behind, idle, spread, unlucky};
 use crate::result::ResultFile;
 use crate::run::Pace;
 use crate::stats::{Estimate, Figure, Seconds};
@@ -45,7 +45,8 @@ impl Compare {
     pub fn run(self) -> Result<u8> {
         let (base, new) = (ResultFile::read(&self.base)?, ResultFile::read(&self.new)?);
         for (path, result) in [(&self.base, &base), (&self.new, &new)] {
-            if let Some(blemish) = result.blemish() {
+            let idle = || result.repeats.iter().find_map(idle);
+            if let Some(blemish) = result.blemish().or_else(idle) {
                 println!("{} does not rank: {blemish}", path.display());
                 return Ok(exit::INCOMPLETE);
             }

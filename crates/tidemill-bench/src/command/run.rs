@@ -13,10 +13,11 @@ use crate::machine::memory_max_bytes;
 use crate::report::difference::Differences;
 use crate::report::html::page;
 use crate::report::matrix::Matrix;
+use crate::report::remark::idle;
 use crate::report::text::report;
 use crate::result::{ResultFile, ScriptRecord, TargetRecord, with_intervals};
 use crate::run::{Plan, floor, run};
-use crate::suite::federation::table;
+use crate::suite::federation::Table;
 use crate::target::{Target, without_passwords};
 use crate::threshold::Threshold;
 
@@ -59,7 +60,7 @@ impl Run {
         let path = self.output.unwrap_or_else(|| default_path(&result));
         result.write(&path)?;
         print!("{}", report(&result));
-        table(std::slice::from_ref(&result)).into_iter().for_each(|table| print!("{table}"));
+        Table::of(std::slice::from_ref(&result)).iter().for_each(|table| print!("{}", table.text()));
         println!("result: {}", path.display());
         if result.blemish().is_some_and(|blemish| tells_of_a_missing_table(&blemish)) {
             println!("HINT: {}", experiment.suite.advice());
@@ -71,9 +72,11 @@ impl Run {
             missed.extend(threshold.missed(outcome)?);
         }
         missed.iter().for_each(|condition| println!("MISSED: {condition}"));
+        let is_idle = result.repeats.iter().any(|outcome| idle(outcome).is_some());
         Ok(match (result.blemish(), missed.is_empty()) {
             (Some(_), _) => exit::INCOMPLETE,
             (None, false) => exit::THRESHOLD_MISSED,
+            (None, true) if is_idle => exit::INCOMPLETE,
             (None, true) => 0,
         })
     }
@@ -191,7 +194,7 @@ impl Report {
                 lines.iter().for_each(|line| println!("{line} (from the first result)"));
             }
         }
-        table(&results).into_iter().for_each(|table| print!("{table}"));
+        Table::of(&results).iter().for_each(|table| print!("{}", table.text()));
         Ok(0)
     }
 }

@@ -6,8 +6,9 @@ use super::exit;
 use super::load::Load;
 use super::run::Repeats;
 use crate::error::{Error, Result};
-use crate::figure::ms;
 use crate::interrupt;
+use crate::report::remark::idle;
+use crate::report::text::shown;
 use crate::result::ResultFile;
 use crate::threshold::Threshold;
 
@@ -142,10 +143,11 @@ impl Search {
             let total = outcome.record.total();
             // The rate is not kept then, whatever the conditions say.
             missed.extend(total.behind());
+            missed.extend(idle(outcome));
             eprintln!(
                 "{rate:.1}/s: p50 {} p99 {} ms, {} late, {} skipped: {}",
-                ms(total.response.quantile(0.5) as f64),
-                ms(total.response.quantile(0.99) as f64),
+                shown(&total.response, total.response.quantile(0.5) as f64),
+                shown(&total.response, total.response.quantile(0.99) as f64),
                 total.late,
                 total.skipped,
                 if missed.is_empty() { "met".to_owned() } else { missed.join("; ") }

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::report::matrix::Matrix;
 use crate::report::remark::behind;
+use crate::report::text::shown;
 use crate::result::ResultFile;
 
 /// More runs than this are a mistake.
@@ -130,7 +131,7 @@ fn described(result: &ResultFile) -> String {
         total.processed,
         total.late,
         total.skipped,
-        crate::figure::ms(total.response.quantile(0.99) as f64)
+        shown(&total.response, total.response.quantile(0.99) as f64)
     )
 }
 

@@ -8,11 +8,12 @@ use super::matrix::{Matrix, SHOWN, Shown};
 use super::noise::floors;
 use super::plot::escaped;
 use super::remark::{remarks, warnings};
-use super::text;
+use super::text::{self, shown};
 use crate::figure::{ms, percent};
 use crate::result::ResultFile;
 use crate::run::{Outcome, Tally};
 use crate::stats::{Estimate, Figure, Seconds};
+use crate::suite::federation::Table;
 
 const STYLE: &str = include_str!("page.css");
 
@@ -32,6 +33,7 @@ pub fn page(results: &[ResultFile]) -> String {
         out.push_str(&chart::scalability(&matrix).svg());
     }
     let is_sweep = Matrix::of(results).is_some();
+    Table::of(results).iter().filter(|_| !is_sweep).for_each(|table| out += &table.html());
     for result in results {
         one(&mut out, result, results.first().filter(|_| !is_sweep));
     }
@@ -136,9 +138,11 @@ fn operations(out: &mut String, outcome: &Outcome) {
             format!("{:.2}", percent(tally.late, tally.processed)),
             format!("{:.2}", percent(tally.skipped, tally.asked())),
             tally.failed.to_string(),
-            ms(tally.response.mean()),
+            shown(&tally.response, tally.response.mean()),
         ];
-        cells.extend([0.5, 0.95, 0.99, 0.999, 1.0].map(|share| ms(tally.response.quantile(share) as f64)));
+        let times = &tally.response;
+        cells.extend([0.5, 0.95, 0.99, 0.999].map(|share| shown(times, times.quantile(share) as f64)));
+        cells.push(shown(times, times.max() as f64));
         let cells: String = cells.iter().map(|cell| format!("<td>{cell}</td>")).collect();
         let _ = writeln!(out, "<tr><th>{}</th>{cells}</tr>", escaped(name));
     }
@@ -174,13 +178,10 @@ fn notes(out: &mut String, result: &ResultFile) {
 
 fn heat_maps(out: &mut String, matrix: &Matrix<'_>) {
     for (i, shown) in SHOWN.iter().enumerate() {
-        let _ = writeln!(
-            out,
-            "<h2>{}</h2><table class=\"heat\"><tr><th>{} \\ {}</th>",
-            shown.name,
-            escaped(&matrix.row_name),
-            escaped(&matrix.column_name)
-        );
+        let down =
+            if matrix.row_name.is_empty() { String::new() } else { format!("{} \\ ", matrix.row_name) };
+        let names = escaped(&format!("{down}{}", matrix.column_name));
+        let _ = writeln!(out, "<h2>{}</h2><table class=\"heat\"><tr><th>{names}</th>", shown.name);
         for column in &matrix.columns {
             let _ = write!(out, "<th>{}</th>", escaped(column));
         }
@@ -200,8 +201,10 @@ fn heat_maps(out: &mut String, matrix: &Matrix<'_>) {
 
 /// The darker, the more of what is shown.
 fn heat_cell(out: &mut String, shown: &Shown, cell: Option<&ResultFile>, range: &str, most: f64) {
-    let heat =
-        cell.and_then(|result| shown.value(result)).filter(|_| most > 0.0).map_or(0.0, |value| value / most);
+    let heat = cell
+        .and_then(|result| shown.value(result))
+        .filter(|value| !value.is_nan() && most > 0.0)
+        .map_or(0.0, |value| value / most);
     let lightness = 97.0 - 45.0 * heat;
     let _ = write!(
         out,

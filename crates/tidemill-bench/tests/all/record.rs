@@ -44,3 +44,48 @@ fn what_differs_is_named() {
     let same = bench(dir.path(), &["compare", "a.json", "a.json"]);
     assert!(same.out.starts_with("figure"), "{}", same.out);
 }
+
+/// It has no times, meets no condition, and ranks with nothing.
+#[test]
+fn a_run_of_nothing_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "a.sql", "select 1;");
+    let run = |more: &[&str]| {
+        let verb =
+            ["run", "a.sql", "--target", "noop:", "-R", "0.001", "-T", "1s", "--warmup", "0", "-P", "0"];
+        bench(dir.path(), &[&verb[..], &["-o", "r.json"], more].concat())
+    };
+    let nothing = run(&["--html", "p.html"]);
+    assert_eq!(nothing.code, 2, "{}{}", nothing.out, nothing.err);
+    assert!(nothing.out.contains("WARNING: nothing was measured: of 0 operations"), "{}", nothing.out);
+    let p99 = nothing.out.lines().find(|line| line.starts_with("p99 ")).unwrap();
+    assert_eq!(p99.split_whitespace().collect::<Vec<_>>()[..2], ["p99", "-"], "{p99}");
+    let page = std::fs::read_to_string(dir.path().join("p.html")).unwrap();
+    assert!(!page.contains("0.000 <small>ms") && page.contains("Nothing was measured"), "{}", nothing.out);
+    let missed = run(&["--threshold", "skipped = 0"]);
+    let told = "MISSED: skipped = 0: it is of nothing: no such operation was measured";
+    assert!(missed.code == 3 && missed.out.contains(told), "{}", missed.out);
+    let compared = bench(dir.path(), &["compare", "r.json", "r.json"]);
+    assert!(
+        compared.code == 2 && compared.out.contains("does not rank: nothing was measured"),
+        "{}",
+        compared.out
+    );
+}
+
+/// The page has the figures of the text, and a heading that says what there is.
+#[test]
+fn the_page_has_the_maximum_of_the_text() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "a.sql", "\\sleep 2 ms");
+    let load = ["--target", "noop:", "--closed", "-t", "20", "-P", "0", "--html", "p.html"];
+    let ran = bench(dir.path(), &[&["run", "a.sql"][..], &load].concat());
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let row = ran.out.lines().find(|line| line.starts_with("all: response")).unwrap();
+    let max = row.split_whitespace().last().unwrap();
+    let page = || std::fs::read_to_string(dir.path().join("p.html")).unwrap();
+    assert!(page().contains(&format!("<td>{max}</td></tr>")), "{row}");
+    let swept = bench(dir.path(), &[&["sweep", "a.sql", "--over", "clients=1,2"][..], &load].concat());
+    assert_eq!(swept.code, 0, "{}{}", swept.out, swept.err);
+    assert!(page().contains("<tr><th>clients</th>") && !page().contains("\\ clients"));
+}
