@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::file::replace;
 use crate::machine::Machine;
 use crate::run::{Outcome, Pace, Plan};
 use crate::script::{Mode, Script};
@@ -182,7 +183,7 @@ impl ResultFile {
             std::fs::create_dir_all(folder).map_err(|error| Error::file(folder, error))?;
         }
         let text = serde_json::to_string(self).map_err(|error| Error::file(path, error))?;
-        std::fs::write(path, text).map_err(|error| Error::file(path, error))
+        replace(path, &text)
     }
 
     pub fn read(path: &Path) -> Result<ResultFile> {

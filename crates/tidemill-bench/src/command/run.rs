@@ -8,6 +8,7 @@ use super::exit;
 use super::load::{Experiment, Load};
 use super::watch::Watch;
 use crate::error::{Error, Result, tells_of_a_missing_table};
+use crate::file::{first_free, new_file, replace};
 use crate::interrupt;
 use crate::machine::memory_max_bytes;
 use crate::report::difference::Differences;
@@ -34,7 +35,7 @@ pub(super) struct Run {
     /// Exit with 3 unless the result meets this: "p99 < 50ms and skipped = 0".
     #[arg(long, value_name = "CONDITIONS")]
     threshold: Vec<String>,
-    /// Where the result is kept [default: bench-results/SUITE-TIME.json].
+    /// Where the result is kept [default: bench-results/SUITE-TIME.json, a new file].
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Write a page with plots as well.
@@ -57,7 +58,10 @@ impl Run {
         interrupt::listen().map_err(|error| Error::usage(error.to_string()))?;
         let result =
             experiment.measure(Repeats { count: self.repeats.get(), is_aa: self.aa }, self.progress)?;
-        let path = self.output.unwrap_or_else(|| default_path(&result));
+        let path = match self.output {
+            Some(path) => path,
+            None => first_free(&default_stem(&result), ".json", new_file)?,
+        };
         result.write(&path)?;
         print!("{}", report(&result));
         Table::of(std::slice::from_ref(&result)).iter().for_each(|table| print!("{}", table.text()));
@@ -82,10 +86,11 @@ impl Run {
     }
 }
 
-fn default_path(result: &ResultFile) -> PathBuf {
+/// Without its extension, and what tells it from others of the same second.
+fn default_stem(result: &ResultFile) -> PathBuf {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let name: String = result.suite.chars().map(|c| if is_plain(c) { c } else { '-' }).take(60).collect();
-    Path::new("bench-results").join(format!("{}-{}.json", name.trim_matches('-'), result.started_at_unix_s))
+    Path::new("bench-results").join(format!("{}-{}", name.trim_matches('-'), result.started_at_unix_s))
 }
 
 /// How often a run is made.
@@ -201,7 +206,7 @@ impl Report {
 
 pub(super) fn write_page(path: Option<&Path>, results: &[ResultFile]) -> Result<()> {
     let Some(path) = path else { return Ok(()) };
-    std::fs::write(path, page(results)).map_err(|error| Error::file(path, error))?;
+    replace(path, &page(results))?;
     println!("page: {}", path.display());
     Ok(())
 }

@@ -7,6 +7,7 @@ use super::exit;
 use super::load::Load;
 use super::run::{Repeats, write_page};
 use crate::error::{Error, Result};
+use crate::file::first_free;
 use crate::interrupt;
 use crate::report::matrix::Matrix;
 use crate::report::remark::behind;
@@ -31,7 +32,7 @@ pub(super) struct Sweep {
     prepare: bool,
     #[arg(long, default_value = "1", value_name = "N")]
     repeats: NonZeroUsize,
-    /// Where the results are kept [default: bench-results/sweep-SUITE-TIME].
+    /// Where the results are kept [default: bench-results/sweep-SUITE-TIME, a new folder].
     #[arg(short, long, value_name = "FOLDER")]
     output: Option<PathBuf>,
     /// Write a page with heat maps and plots as well.
@@ -65,14 +66,12 @@ impl Sweep {
                 }
             };
             eprintln!("{} of {}: {}", i + 1, points.len(), described(&result));
-            let folder = folder.get_or_insert_with(|| {
-                PathBuf::from("bench-results").join(format!(
-                    "sweep-{}-{}",
-                    plain(&result.suite),
-                    result.started_at_unix_s
-                ))
-            });
-            result.write(&folder.join(format!("{i:04}.json")))?;
+            let path = match folder.take() {
+                Some(folder) => folder,
+                None => first_free(&default_stem(&result), "", |path| std::fs::create_dir(path))?,
+            };
+            result.write(&path.join(format!("{i:04}.json")))?;
+            folder = Some(path);
             results.push(result);
             if interrupt::interrupted() {
                 break;
@@ -110,6 +109,11 @@ impl Sweep {
         }
         Ok(load)
     }
+}
+
+fn default_stem(result: &ResultFile) -> PathBuf {
+    let name = format!("sweep-{}-{}", plain(&result.suite), result.started_at_unix_s);
+    PathBuf::from("bench-results").join(name)
 }
 
 fn plain(name: &str) -> String {

@@ -1,6 +1,6 @@
 //! What a result keeps of a run, and what is told where two were not the same.
 
-use crate::bench::{bench, result, write};
+use crate::bench::{bench, bench_with_small_files, finished, result, started, write};
 
 /// Two runs of one file that differ in everything that can be told to scripts.
 #[test]
@@ -88,4 +88,38 @@ fn the_page_has_the_maximum_of_the_text() {
     let swept = bench(dir.path(), &[&["sweep", "a.sql", "--over", "clients=1,2"][..], &load].concat());
     assert_eq!(swept.code, 0, "{}{}", swept.out, swept.err);
     assert!(page().contains("<tr><th>clients</th>") && !page().contains("\\ clients"));
+}
+
+/// Runs that end in the same second keep a result each.
+#[test]
+fn no_result_takes_the_place_of_another() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "a.sql", "select 1;");
+    let run = ["run", "a.sql", "--target", "noop:", "--closed", "-t", "1", "-P", "0"];
+    let together = [(); 4].map(|()| started(dir.path(), &run));
+    let mut kept: Vec<String> = together
+        .into_iter()
+        .map(|child| {
+            let ran = finished(child.wait_with_output().unwrap());
+            let path = ran.out.lines().find_map(|line| line.strip_prefix("result: "));
+            result(dir.path().join(path.unwrap()).to_str().unwrap()).suite + path.unwrap()
+        })
+        .collect();
+    kept.sort();
+    kept.dedup();
+    assert_eq!(kept.len(), 4, "{kept:?}");
+}
+
+/// A disk that is full leaves the result that was there, and no part of the new one.
+#[test]
+fn what_cannot_be_written_leaves_what_was_there() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "a.sql", "select 1;");
+    let run = ["run", "a.sql", "--target", "noop:", "--closed", "-t", "1", "-P", "0", "-o", "r.json"];
+    assert_eq!(bench(dir.path(), &run).code, 0);
+    let before = std::fs::read_to_string(dir.path().join("r.json")).unwrap();
+    let full = bench_with_small_files(dir.path(), &run);
+    assert!(full.code == 2 && full.err.contains("r.json: File too large"), "{}{}", full.out, full.err);
+    assert_eq!(std::fs::read_to_string(dir.path().join("r.json")).unwrap(), before);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "a script and a result");
 }
