@@ -121,7 +121,7 @@ impl TargetRecord {
     pub fn of(target: &Target) -> Result<Self> {
         let mut connection = target.connect()?;
         let (version, is_encrypted) = (connection.version()?, connection.is_encrypted());
-        let sql = "select name, setting from pg_settings where source not in ('default', 'override', 'client', 'session')";
+        let sql = "select name, current_setting(name) from pg_settings where source not in ('default', 'override', 'client', 'session')";
         let mut server_settings = BTreeMap::new();
         if target.dialect() == crate::target::Dialect::Postgres {
             let mut rows = crate::target::Rows::default();

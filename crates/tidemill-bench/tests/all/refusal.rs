@@ -1,6 +1,6 @@
 //! What pgbench runs is run, and what it refuses is refused, beside pgbench where it is installed.
 
-use crate::bench::{bench, write};
+use crate::bench::{bench, result, write};
 use crate::postgres::Postgres;
 
 /// Function bodies, commands in capitals, lines that go on, numbers of texts, and NULL as a text.
@@ -26,8 +26,11 @@ fn what_pgbench_runs_is_run() {
         let simple = "select 1 as a union all select 2 \\; select 3 as b \\gset";
         let single = text.replace(simple, "select 3 as b \\gset").replace("length(':n')", "length(:n)");
         write(dir.path(), "s.sql", if mode == "simple" { text } else { &single });
-        let ours = bench(dir.path(), &[&place[..], &variables].concat());
+        let ours = bench(dir.path(), &[&place[..], &variables, &["-o", "r.json"]].concat());
         assert_eq!((ours.code, debug(&ours.err)), (0, theirs.clone()), "{}{}", ours.out, ours.err);
+        // Settings of the server with their units.
+        let kept = result(dir.path().join("r.json").to_str().unwrap()).target.server_settings;
+        assert!(kept["shared_buffers"].ends_with("MB"), "{kept:?}");
     }
 }
 
