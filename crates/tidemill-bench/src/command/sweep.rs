@@ -147,11 +147,17 @@ fn points(over: &[String]) -> Result<Vec<Vec<(String, String)>>> {
             .split_once('=')
             .filter(|(name, values)| !name.is_empty() && !values.is_empty())
             .ok_or_else(|| Error::usage(format!("\"{axis}\" is not NAME=A,B,C")))?;
+        let name = name.trim();
+        if points[0].iter().any(|(other, _): &(String, String)| other == name) {
+            return Err(Error::usage(format!(
+                "--over {name} is there twice: its values belong together, {name}=A,B"
+            )));
+        }
         let values = separated(values);
         let mut longer = Vec::new();
         for point in &points {
             for value in &values {
-                let coordinate = (name.trim().to_owned(), value.clone());
+                let coordinate = (name.to_owned(), value.clone());
                 longer.push([&[coordinate], point.as_slice()].concat());
             }
         }
@@ -188,6 +194,9 @@ mod tests {
         let texts: Vec<String> = points.iter().map(|p| format!("{}{}", p[0].1, p[1].1)).collect();
         assert_eq!(texts, ["10", "20", "14", "24"]);
         assert!(super::points(&["clients".to_owned()]).is_err());
+        let twice =
+            super::points(&["a.x=1,2".to_owned(), "b=1".to_owned(), "a.x =3".to_owned()]).unwrap_err();
+        assert_eq!(twice.to_string(), "--over a.x is there twice: its values belong together, a.x=A,B");
     }
 
     #[test]

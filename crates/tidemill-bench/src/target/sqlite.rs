@@ -10,6 +10,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{ErrorCode, InterruptHandle, ToSql};
 
 use crate::error::{Error, Result};
+use crate::figure::nearest;
 use crate::target::{Cell, Connection, Dialect, Done, Driver, Load, Rows, Statement, Url, Value};
 
 /// Waits for a lock of another connection as long as this, unless `?busy_timeout=` says otherwise (ms).
@@ -99,6 +100,19 @@ impl Driver for Sqlite {
             handle.interrupt();
         }
     }
+}
+
+/// SQLite takes a pragma that it does not know for none.
+pub(super) fn check_pragma(connection: &mut dyn Connection, name: &str) -> Result<()> {
+    let mut known = Rows::default();
+    connection.query("select name from pragma_pragma_list order by name", &mut known)?;
+    let names: Vec<_> = (0..known.len()).filter_map(|row| known.text(row, 0)).collect();
+    if names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+        return Ok(());
+    }
+    let near = nearest(name, names.iter().map(|name| name.as_ref()));
+    let hint = near.map(|near| format!("; did you mean \"{near}\"?")).unwrap_or_default();
+    Err(Error::usage(format!("SQLite has no pragma \"{name}\"{hint}")))
 }
 
 struct Session {
