@@ -62,6 +62,17 @@ pub fn tells_of_a_missing_table(text: &str) -> bool {
     ["(42P01)", "(42S02)", "no such table: "].iter().any(|sign| text.contains(sign))
 }
 
+/// By the same.
+pub fn tells_of_an_existing_table(text: &str) -> bool {
+    let is_of_sqlite = text.starts_with("table ") && text.contains(" already exists");
+    is_of_sqlite || ["(42P07)", "(42S01)"].iter().any(|sign| text.contains(sign))
+}
+
+/// By PostgreSQL's code.
+pub fn tells_of_something_unsupported(text: &str) -> bool {
+    text.contains("(0A000)")
+}
+
 impl Error {
     pub fn usage(message: impl Into<String>) -> Self {
         Error::Usage(message.into())
@@ -91,7 +102,13 @@ impl Error {
 
     /// The same with what to do about it, if it tells of a table that is not there.
     pub fn with_advice(self, advice: impl FnOnce() -> String) -> Self {
-        if self.is_of_a_missing_table() { Error::Wrong(format!("{self}\n{}", advice())) } else { self }
+        self.with_advice_if(tells_of_a_missing_table, advice)
+    }
+
+    /// The same, if its text tells of what the advice is about.
+    pub fn with_advice_if(self, is_meant: fn(&str) -> bool, advice: impl FnOnce() -> String) -> Self {
+        let text = self.to_string();
+        if is_meant(&text) { Error::Wrong(format!("{text}\n{}", advice())) } else { self }
     }
 
     /// What errors are counted by: the server's code, or what kind of error it is.

@@ -59,10 +59,11 @@ pub fn rate(text: &str, clients: usize) -> Result<f64> {
     }
 }
 
-/// Nanoseconds in milliseconds, with three significant digits at least.
+/// Nanoseconds in milliseconds, with three significant digits at least; `-` for what is no number.
 pub fn ms(nanoseconds: f64) -> String {
     let ms = nanoseconds / 1e6;
     match ms {
+        ms if ms.is_nan() => "-".to_owned(),
         ms if ms >= 100.0 => format!("{ms:.1}"),
         ms if ms >= 1.0 => format!("{ms:.2}"),
         ms => format!("{ms:.3}"),

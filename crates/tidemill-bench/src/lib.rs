@@ -7,6 +7,7 @@ mod command;
 pub mod error;
 mod fiber;
 pub mod figure;
+mod file;
 pub mod histogram;
 mod interrupt;
 pub mod linkbench;

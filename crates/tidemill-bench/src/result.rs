@@ -7,8 +7,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::file::replace;
 use crate::machine::Machine;
 use crate::run::{Outcome, Pace, Plan};
+use crate::script::{Mode, Script};
 use crate::stats::Estimate;
 use crate::suite::Check;
 use crate::target::Target;
@@ -27,6 +29,14 @@ pub struct ResultFile {
     pub parameters: BTreeMap<String, String>,
     /// Settings of the server that the run asked for.
     pub settings: BTreeMap<String, String>,
+    /// How scripts were sent; none where there are none.
+    #[serde(default)]
+    pub mode: Option<Mode>,
+    /// What the command line gave the scripts (`-D`, `-s`).
+    #[serde(default)]
+    pub variables: BTreeMap<String, String>,
+    #[serde(default)]
+    pub scripts: Vec<ScriptRecord>,
     pub plan: PlanRecord,
     /// Where it lies in a sweep: names and values.
     #[serde(default)]
@@ -70,6 +80,20 @@ pub struct PlanRecord {
     pub seed: u64,
 }
 
+/// A script with its text: the file may be another one by the time somebody compares.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ScriptRecord {
+    pub name: String,
+    pub weight: u64,
+    pub text: String,
+}
+
+impl ScriptRecord {
+    pub fn of(script: &Script) -> Self {
+        Self { name: script.name.clone(), weight: script.weight, text: script.text.clone() }
+    }
+}
+
 /// Figures of a suite, and the intervals of those that have one.
 pub fn with_intervals(
     figures: BTreeMap<String, Estimate>,
@@ -84,7 +108,7 @@ impl PlanRecord {
         PlanRecord {
             clients: plan.clients,
             pace: plan.pace,
-            limit_ms: plan.limit.map(|limit| limit.as_secs_f64() * 1e3),
+            limit_ms: plan.limit.map(|limit| limit.as_nanos() as f64 / 1e6),
             warmup_s: plan.warmup.as_secs_f64(),
             time_s: plan.time.as_secs_f64(),
             operations_max: plan.operations_max,
@@ -97,7 +121,7 @@ impl TargetRecord {
     pub fn of(target: &Target) -> Result<Self> {
         let mut connection = target.connect()?;
         let (version, is_encrypted) = (connection.version()?, connection.is_encrypted());
-        let sql = "select name, setting from pg_settings where source not in ('default', 'override', 'client', 'session')";
+        let sql = "select name, current_setting(name) from pg_settings where source not in ('default', 'override', 'client', 'session')";
         let mut server_settings = BTreeMap::new();
         if target.dialect() == crate::target::Dialect::Postgres {
             let mut rows = crate::target::Rows::default();
@@ -123,6 +147,9 @@ impl ResultFile {
             target,
             parameters: BTreeMap::new(),
             settings: BTreeMap::new(),
+            mode: None,
+            variables: BTreeMap::new(),
+            scripts: Vec::new(),
             plan: PlanRecord::of(plan),
             point: Vec::new(),
             machine: Machine::look(),
@@ -156,7 +183,7 @@ impl ResultFile {
             std::fs::create_dir_all(folder).map_err(|error| Error::file(folder, error))?;
         }
         let text = serde_json::to_string(self).map_err(|error| Error::file(path, error))?;
-        std::fs::write(path, text).map_err(|error| Error::file(path, error))
+        replace(path, &text)
     }
 
     pub fn read(path: &Path) -> Result<ResultFile> {

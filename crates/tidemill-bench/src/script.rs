@@ -4,25 +4,54 @@ mod client;
 mod evaluate;
 mod expression;
 mod function;
+mod number;
 mod parse;
 mod query;
+mod scan;
 mod value;
 
 use std::path::Path;
 
-pub use client::{Mode, Scripts};
+pub use client::Scripts;
 use parse::Command;
 use query::Query;
-pub(crate) use value::general;
 pub use value::{Value, Variables};
+pub(crate) use value::{general, is_variable_name};
 
 use crate::error::{Error, Result};
+
+/// How SQL is sent: pgbench's `-M`.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// As text, variables put in.
+    #[default]
+    Simple,
+    /// Parsed, bound and executed each time.
+    Extended,
+    /// Prepared once by each client.
+    Prepared,
+}
+
+impl Mode {
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Simple => "simple",
+            Mode::Extended => "extended",
+            Mode::Prepared => "prepared",
+        }
+    }
+}
 
 /// One script with its weight among others.
 #[derive(Debug, Clone)]
 pub struct Script {
     pub name: String,
     pub weight: u64,
+    /// As it was read, for the record.
+    pub text: String,
     steps: Vec<Step>,
 }
 
@@ -47,7 +76,12 @@ impl Script {
             };
             Step { command, query }
         };
-        Ok(Script { name: name.to_owned(), weight, steps: commands.into_iter().map(step).collect() })
+        Ok(Script {
+            name: name.to_owned(),
+            weight,
+            text: text.to_owned(),
+            steps: commands.into_iter().map(step).collect(),
+        })
     }
 
     /// Nothing in it sleeps, prints, starts programs, or needs rows.

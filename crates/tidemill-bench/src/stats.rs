@@ -174,7 +174,7 @@ impl Seconds {
         self.whole.as_ref().is_some_and(|whole| !whole.tally.response.is_empty())
     }
 
-    /// 0 for times of nothing.
+    /// Times of nothing are no number, or 0 in a stretch of a run.
     fn values(&self, figures: &[Figure]) -> Vec<f64> {
         match &self.whole {
             Some(whole) => figures.iter().map(|figure| figure.of_whole(whole)).collect(),

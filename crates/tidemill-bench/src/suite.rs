@@ -16,7 +16,7 @@ pub use folder::Folder;
 use crate::error::{Error, Result};
 use crate::figure::{duration, duration_with_unit, nearest, rate};
 use crate::run::{Outcome, Workload};
-use crate::script::Mode;
+use crate::script::{Mode, Script};
 use crate::stats::Estimate;
 use crate::target::Target;
 
@@ -33,6 +33,10 @@ pub trait Suite: Send + Sync {
     /// Whether it sends scripts, and so knows the modes of `-M`.
     fn has_modes(&self) -> bool {
         false
+    }
+    /// Those that it sends, if it is made of files.
+    fn scripts(&self) -> &[Script] {
+        &[]
     }
     /// What to do when tables are missing.
     fn advice(&self) -> String {

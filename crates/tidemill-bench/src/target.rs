@@ -106,6 +106,9 @@ impl Target {
             let quoted = format!("'{}'", value.replace('\'', "''"));
             let number = value.parse::<f64>().is_ok();
             let value = if number { value } else { &quoted };
+            if self.dialect() == Dialect::Sqlite {
+                sqlite::check_pragma(connection.as_mut(), name)?;
+            }
             connection.execute(&match self.dialect() {
                 Dialect::Sqlite => format!("pragma {name} = {value}"),
                 Dialect::MySql => format!("set session {name} = {value}"),

@@ -156,8 +156,9 @@ impl Measure {
     }
 
     fn of(self, tally: &Tally, elapsed_s: f64) -> f64 {
-        // Nothing that ended well has no good response time.
+        // Nothing that ended well has no good response time, and nothing that was due no good share.
         let time = |value: f64| if tally.processed == 0 { f64::INFINITY } else { value };
+        let percent = |part, whole| if tally.due() == 0 { f64::INFINITY } else { percent(part, whole) };
         match self {
             Measure::Quantile(share) => time(tally.response.quantile(share) as f64),
             Measure::Mean => time(tally.response.mean()),
@@ -167,13 +168,14 @@ impl Measure {
             Measure::Late => percent(tally.late, tally.processed),
             Measure::Skipped => percent(tally.skipped, tally.asked()),
             Measure::Failed => percent(tally.failed, tally.asked()),
-            Measure::Missed => tally.missed(),
+            Measure::Missed => percent(tally.late + tally.skipped + tally.backlog, tally.due()),
             Measure::Backlog => percent(tally.backlog, tally.due()),
         }
     }
 
     fn show(self, value: f64) -> String {
         match self {
+            _ if value.is_infinite() => "of nothing: no such operation was measured".to_owned(),
             Measure::Quantile(_) | Measure::Mean | Measure::Max => format!("{} ms", crate::figure::ms(value)),
             Measure::Rate => format!("{value:.1}/s"),
             _ => format!("{value:.3} %"),
@@ -226,6 +228,16 @@ mod tests {
         let told = "the rate was not reached: 250 of 1250 operations that were due were never begun";
         assert_eq!(missed(250, "late <= 1 and skipped <= 10"), [told]);
         assert_eq!(missed(250, "backlog = 0"), [told, "backlog = 0: it is 20.000 %"]);
+    }
+
+    #[test]
+    fn what_was_not_measured_meets_no_condition() {
+        let record = crate::run::Record { operations: vec![Tally::default()], ..Default::default() };
+        let outcome = Outcome { operations: vec!["a".to_owned()], record, ..Outcome::default() };
+        for text in ["p99 < 1s", "late = 0", "skipped = 0", "failed = 0", "missed = 0", "backlog = 0"] {
+            let missed = Threshold::parse(text).unwrap().missed(&outcome).unwrap();
+            assert_eq!(missed, [format!("{text}: it is of nothing: no such operation was measured")]);
+        }
     }
 
     #[test]

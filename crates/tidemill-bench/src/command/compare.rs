@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use super::exit;
 use crate::error::Result;
+use crate::report::difference::Differences;
 use crate::report::noise::floors;
-use crate::report::remark::{behind, spread, unlucky};
+use crate::report::remark::{behind, idle, spread, unlucky};
 use crate::result::ResultFile;
 use crate::run::Pace;
 use crate::stats::{Estimate, Figure, Seconds};
@@ -46,7 +47,8 @@ impl Compare {
     pub fn run(self) -> Result<u8> {
         let (base, new) = (ResultFile::read(&self.base)?, ResultFile::read(&self.new)?);
         for (path, result) in [(&self.base, &base), (&self.new, &new)] {
-            if let Some(blemish) = result.blemish() {
+            let idle = || result.repeats.iter().find_map(idle);
+            if let Some(blemish) = result.blemish().or_else(idle) {
                 println!("{} does not rank: {blemish}", path.display());
                 return Ok(exit::INCOMPLETE);
             }
@@ -59,9 +61,7 @@ impl Compare {
                 println!("NOT ALL OPERATIONS: {}: {why}", path.display());
             }
         }
-        for difference in differences(&base, &new) {
-            println!("NOT THE SAME RUN: {difference}");
-        }
+        Differences::between(&base, &new).lines().iter().for_each(|line| println!("{line}"));
         let noise = [&base, &new].iter().filter_map(|result| spread(&result.repeats)).fold(0.0, f64::max);
         let comparison = Comparison {
             noise,
@@ -199,21 +199,4 @@ impl Verdict {
             Verdict::Unknown => "cannot tell",
         }
     }
-}
-
-/// What makes a comparison mean something else than "the same work, done otherwise".
-fn differences(base: &ResultFile, new: &ResultFile) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut compare = |name: &str, old: String, new: String| {
-        if old != new {
-            found.push(format!("{name}: {old} / {new}"));
-        }
-    };
-    compare("suite", base.suite.clone(), new.suite.clone());
-    compare("clients", base.plan.clients.to_string(), new.plan.clients.to_string());
-    compare("pace", format!("{:?}", base.plan.pace), format!("{:?}", new.plan.pace));
-    compare("limit", format!("{:?} ms", base.plan.limit_ms), format!("{:?} ms", new.plan.limit_ms));
-    compare("parameters", format!("{:?}", base.parameters), format!("{:?}", new.parameters));
-    compare("machine", base.machine.cpu.clone(), new.machine.cpu.clone());
-    found
 }

@@ -1,5 +1,6 @@
 //! Options that verbs share: which database, which suite, how much of it.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,9 +8,9 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::figure::{duration, duration_or_ms, duration_with_unit, rate};
 use crate::run::{Pace, Plan, TIME_MAX};
-use crate::script::{Mode, Script, Scripts, Variables};
+use crate::script::{Mode, Script, Scripts, Variables, is_variable_name};
 use crate::suite::{self, Check, Context, Parameter, Suite};
-use crate::target::Target;
+use crate::target::{Target, without_passwords};
 
 const TIME_DEFAULT: &str = "60s";
 /// Left out of the figures unless said otherwise: this share of the time, and not more than the seconds.
@@ -93,7 +94,7 @@ pub(super) struct Load {
     #[arg(short = 'M', long, value_enum)]
     mode: Option<Mode>,
     /// A variable of the scripts.
-    #[arg(short = 'D', long = "define", value_name = "NAME=VALUE", value_parser = pair)]
+    #[arg(short = 'D', long = "define", value_name = "NAME=VALUE", value_parser = definition)]
     variables: Vec<(String, String)>,
     /// The variable :scale of scripts, the parameter of suites that have one.
     #[arg(short, long)]
@@ -105,6 +106,9 @@ pub(super) struct Experiment {
     pub suite: Box<dyn Suite>,
     pub context: Context,
     pub plan: Plan,
+    /// For the record, without passwords: variables of scripts, and settings of the server.
+    pub variables: BTreeMap<String, String>,
+    pub settings: BTreeMap<String, String>,
 }
 
 impl Load {
@@ -142,7 +146,8 @@ impl Load {
             return Ok(());
         }
         if let Some(variable) = name.strip_prefix("define.") {
-            self.variables.push(pair(variable));
+            let defined = definition(&format!("{variable}={value}")).map_err(Error::usage)?;
+            self.variables.push(defined);
             return Ok(());
         }
         if !self.suite()?.parameters().iter().any(|parameter| parameter.name == name) {
@@ -199,7 +204,11 @@ impl Load {
             operations_max: self.operations_max.map(NonZeroU64::get),
             seed: self.seed,
         };
-        Ok(Experiment { suite, context, plan })
+        let recorded = |pairs: &[(String, String)]| {
+            pairs.iter().map(|(name, value)| (name.clone(), without_passwords(value))).collect()
+        };
+        let settings = recorded(&self.place.settings);
+        Ok(Experiment { suite, context, plan, variables: recorded(&self.defined()), settings })
     }
 
     fn pace(&self, clients: usize, default: Option<String>) -> Result<Pace> {
@@ -228,6 +237,13 @@ impl Load {
         self.what.len() != 1 || is_file(&self.what[0])
     }
 
+    /// Variables of the scripts.
+    fn defined(&self) -> Vec<(String, String)> {
+        let scale = self.scale.iter().filter(|_| self.is_files());
+        let scale = scale.map(|scale| ("scale".to_owned(), scale.clone()));
+        self.variables.iter().cloned().chain(scale).collect()
+    }
+
     fn suite(&self) -> Result<Box<dyn Suite>> {
         if !self.is_files() {
             if let Some((name, value)) = self.variables.first() {
@@ -237,13 +253,14 @@ impl Load {
             }
             return suite::find(&self.what[0]);
         }
+        let is_scale = |scale: &&String| scale.parse::<i32>().is_ok_and(|scale| scale > 0);
+        if let Some(scale) = self.scale.iter().find(|scale| !is_scale(scale)) {
+            return Err(Error::usage(format!("-s {scale}: the scale of scripts is a whole number above 0")));
+        }
         let scripts = self.what.iter().map(|argument| Script::read(argument)).collect::<Result<_>>()?;
         let mut variables = Variables::default();
-        for (name, value) in &self.variables {
+        for (name, value) in &self.defined() {
             variables.set_text(name, value);
-        }
-        if let Some(scale) = &self.scale {
-            variables.set_text("scale", scale);
         }
         Ok(Box::new(Files { name: self.what.join(" "), scripts, variables }))
     }
@@ -252,6 +269,16 @@ impl Load {
 fn pair(text: &str) -> std::result::Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("there is no = in it")?;
     Ok((name.trim().to_owned(), value.to_owned()))
+}
+
+/// What pgbench takes for `-D`: no spaces around the name, and no empty value.
+fn definition(text: &str) -> std::result::Result<(String, String), String> {
+    let given = text.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty());
+    let (name, value) = given.ok_or_else(|| format!("invalid variable definition: \"{text}\""))?;
+    match is_variable_name(name) {
+        true => Ok((name.to_owned(), value.to_owned())),
+        false => Err(format!("invalid variable name: \"{name}\"")),
+    }
 }
 
 /// Script files of the command line: nothing to prepare, nothing to check.
@@ -276,6 +303,10 @@ impl Suite for Files {
 
     fn has_modes(&self) -> bool {
         true
+    }
+
+    fn scripts(&self) -> &[Script] {
+        &self.scripts
     }
 
     fn advice(&self) -> String {

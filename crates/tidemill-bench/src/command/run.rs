@@ -8,14 +8,17 @@ use super::exit;
 use super::load::{Experiment, Load};
 use super::watch::Watch;
 use crate::error::{Error, Result, tells_of_a_missing_table};
+use crate::file::{first_free, new_file, replace};
 use crate::interrupt;
 use crate::machine::memory_max_bytes;
+use crate::report::difference::Differences;
 use crate::report::html::page;
 use crate::report::matrix::Matrix;
+use crate::report::remark::idle;
 use crate::report::text::report;
-use crate::result::{ResultFile, TargetRecord, with_intervals};
+use crate::result::{ResultFile, ScriptRecord, TargetRecord, with_intervals};
 use crate::run::{Plan, floor, run};
-use crate::suite::federation::table;
+use crate::suite::federation::Table;
 use crate::target::{Target, without_passwords};
 use crate::threshold::Threshold;
 
@@ -32,7 +35,7 @@ pub(super) struct Run {
     /// Exit with 3 unless the result meets this: "p99 < 50ms and skipped = 0".
     #[arg(long, value_name = "CONDITIONS")]
     threshold: Vec<String>,
-    /// Where the result is kept [default: bench-results/SUITE-TIME.json].
+    /// Where the result is kept [default: bench-results/SUITE-TIME.json, a new file].
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Write a page with plots as well.
@@ -53,13 +56,15 @@ impl Run {
             thresholds.iter().try_for_each(|threshold| threshold.check(&operations))?;
         }
         interrupt::listen().map_err(|error| Error::usage(error.to_string()))?;
-        let mut result =
+        let result =
             experiment.measure(Repeats { count: self.repeats.get(), is_aa: self.aa }, self.progress)?;
-        result.settings = self.load.place.settings.iter().cloned().collect();
-        let path = self.output.unwrap_or_else(|| default_path(&result));
+        let path = match self.output {
+            Some(path) => path,
+            None => first_free(&default_stem(&result), ".json", new_file)?,
+        };
         result.write(&path)?;
         print!("{}", report(&result));
-        table(std::slice::from_ref(&result)).into_iter().for_each(|table| print!("{table}"));
+        Table::of(std::slice::from_ref(&result)).iter().for_each(|table| print!("{}", table.text()));
         println!("result: {}", path.display());
         if result.blemish().is_some_and(|blemish| tells_of_a_missing_table(&blemish)) {
             println!("HINT: {}", experiment.suite.advice());
@@ -73,18 +78,21 @@ impl Run {
             missed.extend(others.collect::<Vec<_>>());
         }
         missed.iter().for_each(|condition| println!("MISSED: {condition}"));
+        let is_idle = result.repeats.iter().any(|outcome| idle(outcome).is_some());
         Ok(match (result.blemish(), missed.is_empty()) {
             (Some(_), _) => exit::INCOMPLETE,
             (None, false) => exit::THRESHOLD_MISSED,
+            (None, true) if is_idle => exit::INCOMPLETE,
             (None, true) => 0,
         })
     }
 }
 
-fn default_path(result: &ResultFile) -> PathBuf {
+/// Without its extension, and what tells it from others of the same second.
+fn default_stem(result: &ResultFile) -> PathBuf {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let name: String = result.suite.chars().map(|c| if is_plain(c) { c } else { '-' }).take(60).collect();
-    Path::new("bench-results").join(format!("{}-{}.json", name.trim_matches('-'), result.started_at_unix_s))
+    Path::new("bench-results").join(format!("{}-{}", name.trim_matches('-'), result.started_at_unix_s))
 }
 
 /// How often a run is made.
@@ -98,10 +106,13 @@ pub(super) struct Repeats {
 impl Experiment {
     /// Checks, runs, checks again. An error means that there is nothing worth keeping.
     pub fn measure(&self, repeats: Repeats, progress_s: u64) -> Result<ResultFile> {
-        let Experiment { suite, context, plan } = self;
+        let Experiment { suite, context, plan, .. } = self;
         let mut result = ResultFile::new(suite.name(), TargetRecord::of(&context.target)?, plan);
         let recorded = |(name, value): (&String, &String)| (name.clone(), without_passwords(value));
         result.parameters = context.parameters.iter().map(recorded).collect();
+        (result.variables, result.settings) = (self.variables.clone(), self.settings.clone());
+        result.mode = suite.has_modes().then_some(context.mode);
+        result.scripts = suite.scripts().iter().map(ScriptRecord::of).collect();
         let hint = |error: Error| error.with_advice(|| suite.advice());
         result.checks = suite.validate(context, false).map_err(hint)?;
         let failed = result.checks.iter().find(|check| !check.passed);
@@ -133,7 +144,7 @@ impl Experiment {
 
     /// Until one is cut short.
     fn repeat(&self, repeats: Repeats, progress_s: u64, result: &mut ResultFile) -> Result<()> {
-        let Experiment { suite, context, plan } = self;
+        let Experiment { suite, context, plan, .. } = self;
         let workload = suite.workload(context)?;
         for repeat in 0..repeats.count {
             let plan = Plan { seed: plan.seed.wrapping_add(repeat as u64), ..plan.clone() };
@@ -193,15 +204,19 @@ impl Report {
                 println!();
             }
             print!("{}", report(result));
+            if i > 0 {
+                let lines = Differences::between(&results[0], result).lines();
+                lines.iter().for_each(|line| println!("{line} (from the first result)"));
+            }
         }
-        table(&results).into_iter().for_each(|table| print!("{table}"));
+        Table::of(&results).iter().for_each(|table| print!("{}", table.text()));
         Ok(0)
     }
 }
 
 pub(super) fn write_page(path: Option<&Path>, results: &[ResultFile]) -> Result<()> {
     let Some(path) = path else { return Ok(()) };
-    std::fs::write(path, page(results)).map_err(|error| Error::file(path, error))?;
+    replace(path, &page(results))?;
     println!("page: {}", path.display());
     Ok(())
 }

@@ -6,8 +6,9 @@ use super::exit;
 use super::load::Load;
 use super::run::Repeats;
 use crate::error::{Error, Result};
-use crate::figure::ms;
 use crate::interrupt;
+use crate::report::remark::idle;
+use crate::report::text::shown;
 use crate::result::ResultFile;
 use crate::threshold::Threshold;
 
@@ -139,16 +140,16 @@ impl Search {
     fn attempt(&self, rate: f64, repeat: u64, threshold: &Threshold) -> Result<Attempt> {
         let mut load = self.load_at(rate)?;
         load.seed = load.seed.wrapping_add(repeat);
-        let mut result = load.experiment()?.measure(Repeats { count: 1, is_aa: false }, 0)?;
-        result.settings = load.place.settings.iter().cloned().collect();
+        let result = load.experiment()?.measure(Repeats { count: 1, is_aa: false }, 0)?;
         let mut missed = Vec::new();
         for outcome in &result.repeats {
             missed.extend(threshold.missed(outcome)?);
             let total = outcome.record.total();
+            missed.extend(idle(outcome));
             eprintln!(
                 "{rate:.1}/s: p50 {} p99 {} ms, {} late, {} skipped: {}",
-                ms(total.response.quantile(0.5) as f64),
-                ms(total.response.quantile(0.99) as f64),
+                shown(&total.response, total.response.quantile(0.5) as f64),
+                shown(&total.response, total.response.quantile(0.99) as f64),
                 total.late,
                 total.skipped,
                 if missed.is_empty() { "met".to_owned() } else { missed.join("; ") }

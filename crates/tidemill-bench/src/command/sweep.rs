@@ -7,9 +7,11 @@ use super::exit;
 use super::load::Load;
 use super::run::{Repeats, write_page};
 use crate::error::{Error, Result};
+use crate::file::first_free;
 use crate::interrupt;
 use crate::report::matrix::Matrix;
 use crate::report::remark::behind;
+use crate::report::text::shown;
 use crate::result::ResultFile;
 
 /// More runs than this are a mistake.
@@ -30,7 +32,7 @@ pub(super) struct Sweep {
     prepare: bool,
     #[arg(long, default_value = "1", value_name = "N")]
     repeats: NonZeroUsize,
-    /// Where the results are kept [default: bench-results/sweep-SUITE-TIME].
+    /// Where the results are kept [default: bench-results/sweep-SUITE-TIME, a new folder].
     #[arg(short, long, value_name = "FOLDER")]
     output: Option<PathBuf>,
     /// Write a page with heat maps and plots as well.
@@ -64,14 +66,12 @@ impl Sweep {
                 }
             };
             eprintln!("{} of {}: {}", i + 1, points.len(), described(&result));
-            let folder = folder.get_or_insert_with(|| {
-                PathBuf::from("bench-results").join(format!(
-                    "sweep-{}-{}",
-                    plain(&result.suite),
-                    result.started_at_unix_s
-                ))
-            });
-            result.write(&folder.join(format!("{i:04}.json")))?;
+            let path = match folder.take() {
+                Some(folder) => folder,
+                None => first_free(&default_stem(&result), "", |path| std::fs::create_dir(path))?,
+            };
+            result.write(&path.join(format!("{i:04}.json")))?;
+            folder = Some(path);
             results.push(result);
             if interrupt::interrupted() {
                 break;
@@ -98,7 +98,6 @@ impl Sweep {
         }
         let mut result =
             experiment.measure(Repeats { count: self.repeats.get(), is_aa: false }, self.progress)?;
-        result.settings = load.place.settings.iter().cloned().collect();
         result.point = point.to_vec();
         Ok(result)
     }
@@ -110,6 +109,11 @@ impl Sweep {
         }
         Ok(load)
     }
+}
+
+fn default_stem(result: &ResultFile) -> PathBuf {
+    let name = format!("sweep-{}-{}", plain(&result.suite), result.started_at_unix_s);
+    PathBuf::from("bench-results").join(name)
 }
 
 fn plain(name: &str) -> String {
@@ -131,7 +135,7 @@ fn described(result: &ResultFile) -> String {
         total.processed,
         total.late,
         total.skipped,
-        crate::figure::ms(total.response.quantile(0.99) as f64)
+        shown(&total.response, total.response.quantile(0.99) as f64)
     )
 }
 
@@ -143,11 +147,17 @@ fn points(over: &[String]) -> Result<Vec<Vec<(String, String)>>> {
             .split_once('=')
             .filter(|(name, values)| !name.is_empty() && !values.is_empty())
             .ok_or_else(|| Error::usage(format!("\"{axis}\" is not NAME=A,B,C")))?;
+        let name = name.trim();
+        if points[0].iter().any(|(other, _): &(String, String)| other == name) {
+            return Err(Error::usage(format!(
+                "--over {name} is there twice: its values belong together, {name}=A,B"
+            )));
+        }
         let values = separated(values);
         let mut longer = Vec::new();
         for point in &points {
             for value in &values {
-                let coordinate = (name.trim().to_owned(), value.clone());
+                let coordinate = (name.to_owned(), value.clone());
                 longer.push([&[coordinate], point.as_slice()].concat());
             }
         }
@@ -184,6 +194,9 @@ mod tests {
         let texts: Vec<String> = points.iter().map(|p| format!("{}{}", p[0].1, p[1].1)).collect();
         assert_eq!(texts, ["10", "20", "14", "24"]);
         assert!(super::points(&["clients".to_owned()]).is_err());
+        let twice =
+            super::points(&["a.x=1,2".to_owned(), "b=1".to_owned(), "a.x =3".to_owned()]).unwrap_err();
+        assert_eq!(twice.to_string(), "--over a.x is there twice: its values belong together, a.x=A,B");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use crate::figure::ms;
+use crate::report::text::shown;
 use crate::run::{Pace, Plan, Progress, Tally};
 use crate::target::Target;
 use screen::Screen;
@@ -106,7 +107,7 @@ impl Lines {
 }
 
 fn quantile(total: &Tally, share: f64) -> String {
-    ms(total.response.quantile(share) as f64)
+    shown(&total.response, total.response.quantile(share) as f64)
 }
 
 #[cfg(test)]

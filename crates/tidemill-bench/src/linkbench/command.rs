@@ -12,7 +12,7 @@ use super::settings::{Settings, Sources};
 use super::shard::Shards;
 use super::suite::{NEEDS, drop_tables, fill};
 use super::validate::validate;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, tells_of_an_existing_table};
 use crate::interrupt;
 use crate::machine::memory_max_bytes;
 use crate::report::text::report;
@@ -151,6 +151,12 @@ impl Arguments {
     }
 }
 
+fn drop_first(error: Error) -> Error {
+    error.with_advice_if(tells_of_an_existing_table, || {
+        "remove the tables of an earlier load first: tidemill bench linkbench load --drop".to_owned()
+    })
+}
+
 fn load_first(error: Error) -> Error {
     error.with_advice(|| "make the tables first: tidemill bench linkbench load".to_owned())
 }
@@ -209,13 +215,14 @@ impl Output {
     }
 
     /// What a reader of the figures must know.
-    fn tell_settings(&self, settings: &Settings) {
+    fn tell_settings(&self, settings: &Settings, shards: &Shards) {
         self.say(&format!("distributions: {}", settings.graph.source));
         let flaws = settings.compat.names();
         if !flaws.is_empty() {
             self.say(&format!("reproduced flaws of the original: {}", flaws.join(", ")));
         }
-        let idle = settings.properties.without_effect();
+        let mut idle = settings.properties.without_effect();
+        idle.extend(shards.without_effect(&settings.properties));
         if !idle.is_empty() {
             self.say(&format!("without effect here: {}", idle.join(", ")));
         }
@@ -245,9 +252,10 @@ impl Load {
         if self.drop {
             drop_tables(&target, &shards)?;
         }
-        self.output.tell_settings(&settings);
+        self.output.tell_settings(&settings, &shards);
         let seed = self.output.seed.unwrap_or(LOAD_SEED);
-        let loaded = fill(&target, &settings, &shards, seed, &|line| self.output.say(line))?;
+        let loaded =
+            fill(&target, &settings, &shards, seed, &|line| self.output.say(line)).map_err(drop_first)?;
         original::load_log(&settings, &loaded).iter().for_each(|line| self.output.say(line));
         let written = self.output.write_csv(csv, &original::load_csv(&settings, &loaded));
         let mut checks = validate(target.connect()?.as_mut(), &settings, &shards, true)?;
@@ -261,7 +269,7 @@ impl Request {
     fn run(&self) -> Result<bool> {
         let settings = self.sources.settings()?;
         let (target, shards) = self.place.open(&settings)?;
-        self.place.tell_settings(&settings);
+        self.place.tell_settings(&settings, &shards);
         let mut requests = Requests::new(&target, &settings, &shards)?;
         let plan = requests.plan(self.place.seed.unwrap_or_else(|| super::now_ms() as u64))?;
         if plan.clients == 0 {

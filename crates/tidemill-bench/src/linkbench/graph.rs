@@ -61,6 +61,9 @@ impl Graph {
             }
         };
         let random_id2_max = properties.or("randomid2max", 0)?;
+        if random_id2_max < 0 {
+            return Err(properties.wrong("randomid2max", format!("{random_id2_max} is below 0")));
+        }
         let graph = Graph {
             counts: Arc::new(LinkCounts::new(start..end, types, source, split)),
             data,

@@ -95,6 +95,25 @@ const WITHOUT_EFFECT: &[&str] = &[
 pub const SWITCHES: &[&str] =
     &["check_count", "covering_index", "generate_nodes", "never_change", "use_hdr_histogram"];
 
+/// Whole numbers that only one of the phases reads.
+pub const WHOLE_NUMBERS: &[&str] = &[
+    "displayfreq",
+    "load_progress_interval",
+    "load_random_seed",
+    "loader_chunk_size",
+    "loaders",
+    "max_failed_requests",
+    "maxsamples",
+    "maxtime",
+    "progressfreq",
+    "req_progress_interval",
+    "request_random_seed",
+    "requesters",
+    "requestrate",
+    "requests",
+    "warmup_time",
+];
+
 /// This suite's own, all of them optional.
 const OWN: &[&str] = &[
     "covering_index",

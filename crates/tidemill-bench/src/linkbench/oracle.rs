@@ -88,7 +88,16 @@ impl Oracle<'_> {
             Some(written) => node.as_ref() == *written,
             None => node.as_ref().is_none_or(|node| node.id == id && (1..=2).contains(&node.version)),
         };
-        if is_right { Ok(()) } else { Err(wrong(format!("node {id} is {node:?}, expected {written:?}"))) }
+        if is_right {
+            return Ok(());
+        }
+        let what = match (&node, written.flatten()) {
+            (Some(node), Some(written)) => told(&node_fields(node, written)),
+            (Some(_), None) if written.is_some() => "is there, and was not written".to_owned(),
+            (Some(node), None) => format!("has id {} and version {}", node.id, node.version),
+            (None, _) => "is not there".to_owned(),
+        };
+        Err(wrong(format!("node {id} {what}")))
     }
 
     fn compare_links(&mut self, id1: i64, type_index: i64, written: Option<Vec<Link>>) -> Result<()> {
@@ -136,8 +145,10 @@ impl Oracle<'_> {
             return Err(wrong(format!("{what} finds {} of {} loaded links", got.len(), asked.len())));
         }
         for link in listed.filter(|link| asked.contains(&link.id2)) {
-            if got.get(&link.id2) != Some(link) {
-                return Err(wrong(format!("{what} has {:?}, the list {link:?}", got.get(&link.id2))));
+            let found = got.get(&link.id2);
+            if let Some(found) = found.filter(|found| *found != link) {
+                let fields = told(&link_fields(found, link));
+                return Err(wrong(format!("{what} has a link to {} which {fields} of the list", link.id2)));
             }
         }
         Ok(())
@@ -155,7 +166,8 @@ impl Oracle<'_> {
         for (mut link, written) in listed.into_iter().zip(written) {
             link.time -= *self.loaded_at.get_or_insert(link.time - written.time);
             if link != *written {
-                return Err(wrong(format!("a link {what} is {link:?}, expected {written:?}")));
+                let fields = told(&link_fields(&link, written));
+                return Err(wrong(format!("the link {what} to {} {fields}", written.id2)));
             }
         }
         Ok(())
@@ -166,6 +178,66 @@ fn loaded_id2s(links: i64, first: i64) -> Range<i64> {
     first..first + links.min(ASKED_MAX)
 }
 
+/// A field as it is found and as it should be, in words.
+type Field = (&'static str, String, String);
+
+fn node_fields(found: &Node, wanted: &Node) -> Vec<Field> {
+    let number = |name, found: i64, wanted: i64| (name, found.to_string(), wanted.to_string());
+    vec![
+        number("id", found.id, wanted.id),
+        number("type", found.node_type, wanted.node_type),
+        number("version", found.version, wanted.version),
+        number("time", found.time, wanted.time),
+        data(&found.data, &wanted.data),
+    ]
+}
+
+fn link_fields(found: &Link, wanted: &Link) -> Vec<Field> {
+    let number = |name, found: i64, wanted: i64| (name, found.to_string(), wanted.to_string());
+    vec![
+        number("id1", found.id1, wanted.id1),
+        number("type", found.link_type, wanted.link_type),
+        number("id2", found.id2, wanted.id2),
+        ("visible", found.is_visible.to_string(), wanted.is_visible.to_string()),
+        number("version", found.version, wanted.version),
+        number("time", found.time, wanted.time),
+        data(&found.data, &wanted.data),
+    ]
+}
+
+/// Hundreds of bytes tell nobody anything: how many there are, and the first one that differs.
+fn data(found: &[u8], wanted: &[u8]) -> Field {
+    let same = found.iter().zip(wanted).take_while(|(found, wanted)| found == wanted).count();
+    let at = |data: &[u8]| data.get(same).map_or("none".to_owned(), |byte| byte.to_string());
+    let told = |data: &[u8]| format!("{} bytes (the byte at {same}: {})", data.len(), at(data));
+    ("data", told(found), told(wanted))
+}
+
+/// Those that differ.
+fn told(fields: &[Field]) -> String {
+    let differing = fields.iter().filter(|(_, found, wanted)| found != wanted);
+    let told = differing.map(|(name, found, wanted)| format!("{name} {found} instead of {wanted}"));
+    format!("has {}", told.collect::<Vec<_>>().join(", "))
+}
+
 fn wrong(difference: String) -> Error {
     Error::Wrong(difference)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_is_told_in_words() {
+        let wanted = Node { id: 5, version: 1, data: vec![7; 300], ..Node::default() };
+        let found = Node { version: 2, data: [vec![7; 20], vec![8; 10]].concat(), ..wanted.clone() };
+        assert_eq!(
+            told(&node_fields(&found, &wanted)),
+            "has version 2 instead of 1, data 30 bytes (the byte at 20: 8) instead of 300 bytes (the byte at 20: 7)"
+        );
+        let wanted = Link { id1: 1, is_visible: true, ..Link::default() };
+        let found = Link { is_visible: false, ..wanted.clone() };
+        assert_eq!(told(&link_fields(&found, &wanted)), "has visible false instead of true");
+    }
 }

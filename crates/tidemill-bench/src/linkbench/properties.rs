@@ -1,9 +1,13 @@
 //! Java properties files, as the original benchmark is configured with, and `-D key=value`.
 
+use super::known_keys::{SWITCHES, WHOLE_NUMBERS};
 use super::{Error, Result};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::str::FromStr;
+
+/// How the origin of a definition begins.
+const DEFINED: &str = "-D ";
 
 /// Settings by name; each remembers where it was set, so that an error can point at it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -42,7 +46,7 @@ impl Properties {
 
     /// From `key=value` of a command line.
     pub fn define(&mut self, definition: &str) -> Result<()> {
-        let origin = format!("-D {definition}");
+        let origin = format!("{DEFINED}{definition}");
         match definition.split_once('=') {
             Some((key, value)) if !key.trim().is_empty() => {
                 self.set(key.trim(), value.trim(), &origin);
@@ -50,6 +54,11 @@ impl Properties {
             }
             _ => Err(Error::at(&origin, "expected KEY=VALUE".to_owned())),
         }
+    }
+
+    /// By the command line, and not by a file or a preset.
+    pub fn is_defined(&self, key: &str) -> bool {
+        self.entries.get(key).is_some_and(|entry| entry.origin.starts_with(DEFINED))
     }
 
     /// Sets or replaces.
@@ -122,9 +131,10 @@ impl Properties {
         }
     }
 
-    /// An error for the first switch that is neither on nor off, whoever asks for it later.
-    pub fn check_switches(&self) -> Result<()> {
-        super::known_keys::SWITCHES.iter().try_for_each(|key| self.optional::<bool>(key).map(|_| ()))
+    /// An error for the first switch that is neither on nor off, and number that is none, whoever asks for it later.
+    pub fn check_values(&self) -> Result<()> {
+        SWITCHES.iter().try_for_each(|key| self.optional::<bool>(key).map(|_| ()))?;
+        WHOLE_NUMBERS.iter().try_for_each(|key| self.optional::<i64>(key).map(|_| ()))
     }
 }
 

@@ -72,6 +72,10 @@ impl Requests {
         if !(0.0..=1.0).contains(&history) {
             return Err(properties.wrong("getlinklist_history", "is not a percentage".to_owned()));
         }
+        let id2gen = properties.or("id2gen_config", 0)?;
+        if !(0..=1).contains(&id2gen) {
+            return Err(properties.wrong("id2gen_config", format!("{id2gen} is neither 0 nor 1")));
+        }
         let nodes_end = || AtomicI64::new(ids.end);
         Ok(Requests {
             nodes_end: shards.schemas().iter().map(|_| nodes_end()).collect(),
@@ -88,7 +92,7 @@ impl Requests {
             history,
             list_limit: LIST_LIMIT,
             update_adds: properties.or("never_change", false)?,
-            is_id2_own: properties.or("id2gen_config", 0)? == 1,
+            is_id2_own: id2gen == 1,
             seed: properties.optional::<i64>("request_random_seed")?.map(|seed| seed as u64),
             failures_max: properties.or("max_failed_requests", 0)?,
             target: target.clone(),
@@ -190,11 +194,17 @@ impl Requests {
 fn multiget(settings: &Settings, compat: Compat) -> Result<Option<Arc<dyn Distribution>>> {
     let properties = &settings.properties;
     let Some(class) = properties.text("link_multiget_dist") else { return Ok(None) };
-    let range =
-        properties.required("link_multiget_dist_min")?..properties.required("link_multiget_dist_max")?;
-    if range.start < 1 || range.end <= range.start || range.end > MULTIGET_MAX {
+    let [low, high] = ["link_multiget_dist_min", "link_multiget_dist_max"];
+    let range = properties.required(low)?..properties.required(high)?;
+    if !(1..MULTIGET_MAX).contains(&range.start) {
+        let message = format!("{} is not between 1 and {}", range.start, MULTIGET_MAX - 1);
+        return Err(properties.wrong(low, message));
+    }
+    if range.end <= range.start || range.end > MULTIGET_MAX {
         let message = format!("{} to {} is not a range within 1 to {MULTIGET_MAX}", range.start, range.end);
-        return Err(properties.wrong("link_multiget_dist_max", message));
+        // What the command line says is the culprit, rather than what a file has.
+        let is_low = properties.is_defined(low) && !properties.is_defined(high);
+        return Err(properties.wrong(if is_low { low } else { high }, message));
     }
     let law: Arc<dyn Distribution> = match class_name(class).trim_end_matches("distribution") {
         "geometric" => {

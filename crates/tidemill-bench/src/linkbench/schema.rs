@@ -105,6 +105,11 @@ impl Schema {
         }
     }
 
+    /// Whether it has a schema or database of its own.
+    pub fn has_namespace(&self) -> bool {
+        self.namespace.is_some()
+    }
+
     /// How it is told apart from other shards.
     pub fn name(&self) -> &str {
         self.namespace.as_deref().unwrap_or("the only shard")

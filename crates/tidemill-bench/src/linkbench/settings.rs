@@ -95,7 +95,7 @@ impl Sources {
             properties.set("maxid1", &end.to_string(), "--nodes");
         }
         properties.check_known()?;
-        properties.check_switches()?;
+        properties.check_values()?;
         Ok(properties)
     }
 
@@ -184,6 +184,8 @@ mod tests {
         assert!(message("link_type_count=0").contains("0 is not between 1 and 1000"));
         assert!(message("nlinks_func=const").contains("\"nlinks_config\" (not set): is required"));
         assert!(message("randomid2max=10").contains("is too small for"));
+        assert!(message("randomid2max=-1").contains("-1 is below 0"));
+        assert!(message("loaders=x").contains("\"loaders\" (-D loaders=x): \"x\" is not a whole number"));
         assert!(message("use_hdr_histogram=maybe").contains("\"maybe\" is not true or false"));
         let functions = message("nlinks_func=ROUND_ROBIN");
         assert!(

@@ -36,6 +36,13 @@ impl Shards {
         &self.schemas
     }
 
+    /// What is set and changes nothing, because the tables are in the target's own database.
+    pub fn without_effect(&self, properties: &Properties) -> Option<&'static str> {
+        let is_set = properties.contains("dbprefix");
+        let is_named = self.schemas.iter().any(Schema::has_namespace);
+        (is_set && !is_named).then_some("dbprefix")
+    }
+
     /// Which one a request asks. Of a single one no number is drawn.
     pub fn choose(&self, random: &mut Random) -> usize {
         if self.schemas.len() == 1 {
@@ -102,6 +109,15 @@ mod tests {
         };
         assert_eq!(tables("dbcount=1", Dialect::MySql), ["nodetable"]);
         assert_eq!(tables("dbcount=2", Dialect::MySql), ["linkdb0.nodetable", "linkdb1.nodetable"]);
+        let without_effect = |definition: &str, dialect| {
+            let mut properties = Properties::default();
+            [definition, "dbprefix=foo"].iter().for_each(|definition| properties.define(definition).unwrap());
+            Shards::new(&properties, dialect).unwrap().without_effect(&properties)
+        };
+        assert_eq!(without_effect("dbcount=1", Dialect::MySql), Some("dbprefix"));
+        assert_eq!(without_effect("dbcount=1", Dialect::Sqlite), Some("dbprefix"));
+        assert_eq!(without_effect("dbcount=2", Dialect::MySql), None);
+        assert_eq!(without_effect("dbcount=1", Dialect::Postgres), None);
         let message = |definitions: &[&str], dialect| shards(definitions, dialect).unwrap_err().to_string();
         assert!(message(&["dbcount=2"], Dialect::Sqlite).contains("one database a file"));
         assert!(message(&["dbcount=0"], Dialect::Postgres).contains("0 is not between 1 and 100"));

@@ -3,15 +3,17 @@
 use std::fmt::Write;
 
 use super::chart;
+use super::difference::Differences;
 use super::matrix::{Matrix, SHOWN, Shown};
 use super::noise::floors;
 use super::plot::escaped;
 use super::remark::{remarks, warnings};
-use super::text;
+use super::text::{self, shown};
 use crate::figure::{ms, percent};
 use crate::result::ResultFile;
 use crate::run::{Outcome, Tally};
 use crate::stats::{Estimate, Figure, Seconds};
+use crate::suite::federation::Table;
 
 const STYLE: &str = include_str!("page.css");
 
@@ -30,13 +32,16 @@ pub fn page(results: &[ResultFile]) -> String {
         heat_maps(&mut out, &matrix);
         out.push_str(&chart::scalability(&matrix).svg());
     }
+    let is_sweep = Matrix::of(results).is_some();
+    Table::of(results).iter().filter(|_| !is_sweep).for_each(|table| out += &table.html());
     for result in results {
-        one(&mut out, result);
+        one(&mut out, result, results.first().filter(|_| !is_sweep));
     }
     out + "</body></html>\n"
 }
 
-fn one(out: &mut String, result: &ResultFile) {
+/// `first`: the result with which this one is compared.
+fn one(out: &mut String, result: &ResultFile, first: Option<&ResultFile>) {
     let point: Vec<String> = result.point.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let heading = if point.is_empty() { result.target.url.clone() } else { point.join(", ") };
     let tls = if result.target.is_encrypted { ", under TLS" } else { "" };
@@ -50,6 +55,11 @@ fn one(out: &mut String, result: &ResultFile) {
     if let Some(blemish) = result.blemish() {
         let _ =
             writeln!(out, "<p class=\"bad\">Incomplete: {}. It ranks with no other.</p>", escaped(&blemish));
+    }
+    let differences = first.map(|first| Differences::between(first, result).lines()).unwrap_or_default();
+    for difference in differences {
+        let told = format!("{difference} (from the first result)");
+        let _ = writeln!(out, "<p class=\"warn\">{}</p>", escaped(&told));
     }
     for warning in warnings(result) {
         let _ = writeln!(out, "<p class=\"warn\">{}</p>", escaped(&sentence(&warning)));
@@ -128,9 +138,11 @@ fn operations(out: &mut String, outcome: &Outcome) {
             format!("{:.2}", percent(tally.late, tally.processed)),
             format!("{:.2}", percent(tally.skipped, tally.asked())),
             tally.failed.to_string(),
-            ms(tally.response.mean()),
+            shown(&tally.response, tally.response.mean()),
         ];
-        cells.extend([0.5, 0.95, 0.99, 0.999, 1.0].map(|share| ms(tally.response.quantile(share) as f64)));
+        let times = &tally.response;
+        cells.extend([0.5, 0.95, 0.99, 0.999].map(|share| shown(times, times.quantile(share) as f64)));
+        cells.push(shown(times, times.max() as f64));
         let cells: String = cells.iter().map(|cell| format!("<td>{cell}</td>")).collect();
         let _ = writeln!(out, "<tr><th>{}</th>{cells}</tr>", escaped(name));
     }
@@ -166,13 +178,10 @@ fn notes(out: &mut String, result: &ResultFile) {
 
 fn heat_maps(out: &mut String, matrix: &Matrix<'_>) {
     for (i, shown) in SHOWN.iter().enumerate() {
-        let _ = writeln!(
-            out,
-            "<h2>{}</h2><table class=\"heat\"><tr><th>{} \\ {}</th>",
-            shown.name,
-            escaped(&matrix.row_name),
-            escaped(&matrix.column_name)
-        );
+        let down =
+            if matrix.row_name.is_empty() { String::new() } else { format!("{} \\ ", matrix.row_name) };
+        let names = escaped(&format!("{down}{}", matrix.column_name));
+        let _ = writeln!(out, "<h2>{}</h2><table class=\"heat\"><tr><th>{names}</th>", shown.name);
         for column in &matrix.columns {
             let _ = write!(out, "<th>{}</th>", escaped(column));
         }
@@ -192,8 +201,10 @@ fn heat_maps(out: &mut String, matrix: &Matrix<'_>) {
 
 /// The darker, the more of what is shown.
 fn heat_cell(out: &mut String, shown: &Shown, cell: Option<&ResultFile>, range: &str, most: f64) {
-    let heat =
-        cell.and_then(|result| shown.value(result)).filter(|_| most > 0.0).map_or(0.0, |value| value / most);
+    let heat = cell
+        .and_then(|result| shown.value(result))
+        .filter(|value| !value.is_nan() && most > 0.0)
+        .map_or(0.0, |value| value / most);
     let lightness = 97.0 - 45.0 * heat;
     let _ = write!(
         out,

@@ -38,20 +38,15 @@ pub const SHOWN: [Shown; 5] = [
         of: |t, _| percent(t.skipped, t.asked()),
         text: |v| format!("{v:.2}"),
     },
-    Shown {
-        name: "p50 ms",
-        figure: Figure::Quantile(0.5),
-        of: |t, _| t.response.quantile(0.5) as f64,
-        text: ms,
-    },
-    Shown {
-        name: "p99 ms",
-        figure: Figure::Quantile(0.99),
-        of: |t, _| t.response.quantile(0.99) as f64,
-        text: ms,
-    },
+    Shown { name: "p50 ms", figure: Figure::Quantile(0.5), of: |t, _| quantile(t, 0.5), text: ms },
+    Shown { name: "p99 ms", figure: Figure::Quantile(0.99), of: |t, _| quantile(t, 0.99), text: ms },
     RATE,
 ];
+
+/// No number where nothing ended well.
+fn quantile(tally: &Tally, share: f64) -> f64 {
+    if tally.response.is_empty() { f64::NAN } else { tally.response.quantile(share) as f64 }
+}
 
 /// Of each of `SHOWN`; none where there are too few seconds.
 pub type Intervals = [Option<(f64, f64)>; SHOWN.len()];

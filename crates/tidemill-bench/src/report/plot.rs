@@ -3,9 +3,15 @@
 use std::fmt::Write;
 
 const WIDTH: f64 = 760.0;
+/// At least: with many series their names need more.
 const HEIGHT: f64 = 260.0;
 const LEFT: f64 = 64.0;
+/// The least and the most room for the names of series; of a longer name the end is shown, which tells files apart.
 const RIGHT: f64 = 130.0;
+const RIGHT_MAX: f64 = 300.0;
+/// Of the names' letters, at most, and of their lines.
+const LETTER: f64 = 7.0;
+const LINE: f64 = 14.0;
 const TOP: f64 = 28.0;
 const BOTTOM: f64 = 40.0;
 /// Distinguishable without red against green.
@@ -76,8 +82,10 @@ impl Plot {
             points().map(of).fold((f64::MAX, f64::MIN), |(low, high), v| (low.min(v), high.max(v)))
         };
         let (x, y) = (self.x_scale(bounds(|p| p.0)), self.y_scale(bounds(|p| p.1)));
+        let (right, height) = (self.right(), self.height());
+        let letters_max = ((right - 16.0) / LETTER) as usize;
         let mut svg = format!(
-            "<figure><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\"><title>{0}</title><text x=\"{LEFT}\" y=\"16\" class=\"title\">{0}</text>",
+            "<figure><svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\"><title>{0}</title><text x=\"{LEFT}\" y=\"16\" class=\"title\">{0}</text>",
             escaped(&self.title)
         );
         self.axes(&mut svg, &x, &y);
@@ -90,15 +98,24 @@ impl Plot {
                 "<polyline points=\"{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"1.5\"/>",
                 line.trim()
             );
-            let place = TOP + 14.0 * (i as f64 + 1.0);
+            let place = TOP + LINE * (i as f64 + 1.0);
             let _ = write!(
                 svg,
                 "<text x=\"{:.0}\" y=\"{place:.0}\" style=\"fill:{color}\">{}</text>",
-                WIDTH - RIGHT + 10.0,
-                escaped(&series.name)
+                WIDTH - right + 10.0,
+                escaped(&end_of(&series.name, letters_max))
             );
         }
         svg + "</svg></figure>\n"
+    }
+
+    fn right(&self) -> f64 {
+        let longest = self.series.iter().map(|series| series.name.chars().count()).max().unwrap_or(0);
+        (longest as f64 * LETTER + 16.0).clamp(RIGHT, RIGHT_MAX)
+    }
+
+    fn height(&self) -> f64 {
+        (TOP + LINE * (self.series.len() as f64 + 1.0)).max(HEIGHT)
     }
 
     fn is_drawn(&self, x: f64, y: f64) -> bool {
@@ -107,7 +124,7 @@ impl Plot {
 
     fn x_scale(&self, (low, high): (f64, f64)) -> Scale {
         let high = if high > low { high } else { low + 1.0 };
-        Scale { low, high, from: LEFT, to: WIDTH - RIGHT, is_logarithmic: false }
+        Scale { low, high, from: LEFT, to: WIDTH - self.right(), is_logarithmic: false }
     }
 
     fn y_scale(&self, (low, high): (f64, f64)) -> Scale {
@@ -116,16 +133,17 @@ impl Plot {
             true => (10f64.powf(low.log10().floor()), 10f64.powf(high.log10().floor() + 1.0)),
             false => (0.0, if high > 0.0 { high * 1.05 } else { 1.0 }),
         };
-        Scale { low, high, from: HEIGHT - BOTTOM, to: TOP, is_logarithmic: self.is_y_logarithmic }
+        Scale { low, high, from: self.height() - BOTTOM, to: TOP, is_logarithmic: self.is_y_logarithmic }
     }
 
     fn axes(&self, svg: &mut String, x: &Scale, y: &Scale) {
+        let (right, height) = (self.right(), self.height());
         for value in y.marks() {
             let at = y.at(value);
             let _ = write!(
                 svg,
                 "<path d=\"M{LEFT} {at:.1}H{:.1}\" class=\"grid\"/><text x=\"{:.1}\" y=\"{:.1}\" class=\"end\">{}</text>",
-                WIDTH - RIGHT,
+                WIDTH - right,
                 LEFT - 6.0,
                 at + 4.0,
                 short(value)
@@ -140,8 +158,8 @@ impl Plot {
             let _ = write!(
                 svg,
                 "<path d=\"M{at:.1} {:.1}v5\" class=\"axis\"/><text x=\"{at:.1}\" y=\"{:.1}\" class=\"middle\">{}</text>",
-                HEIGHT - BOTTOM,
-                HEIGHT - BOTTOM + 18.0,
+                height - BOTTOM,
+                height - BOTTOM + 18.0,
                 escaped(&text)
             );
         }
@@ -149,15 +167,24 @@ impl Plot {
             svg,
             "<path d=\"M{LEFT} {TOP}V{:.1}H{:.1}\" class=\"axis\" fill=\"none\"/><text x=\"{:.1}\" y=\"{:.1}\" class=\"middle\">{}</text>\
              <text transform=\"translate(14 {:.1}) rotate(-90)\" class=\"middle\">{}</text>",
-            HEIGHT - BOTTOM,
-            WIDTH - RIGHT,
-            (LEFT + WIDTH - RIGHT) / 2.0,
-            HEIGHT - 6.0,
+            height - BOTTOM,
+            WIDTH - right,
+            (LEFT + WIDTH - right) / 2.0,
+            height - 6.0,
             escaped(self.x_label),
-            (TOP + HEIGHT - BOTTOM) / 2.0,
+            (TOP + height - BOTTOM) / 2.0,
             escaped(self.y_label)
         );
     }
+}
+
+/// The last letters of a name that is too long.
+fn end_of(name: &str, letters_max: usize) -> String {
+    let letters = name.chars().count();
+    if letters <= letters_max {
+        return name.to_owned();
+    }
+    "…".chars().chain(name.chars().skip(letters + 1 - letters_max)).collect()
 }
 
 /// A number on an axis.
@@ -190,6 +217,27 @@ mod tests {
         assert_eq!(scale.marks().len(), 5);
         assert_eq!((scale.at(0.01).round(), scale.at(1.0).round()), (100.0, 50.0));
         assert_eq!((short(0.001), short(25_000.0), short(3.0)), ("0.001".into(), "25k".into(), "3".into()));
+    }
+
+    #[test]
+    fn names_have_room() {
+        let plot = |names: &[&str]| Plot {
+            title: String::new(),
+            x_label: "s",
+            y_label: "ms",
+            is_y_logarithmic: false,
+            x_marks: Vec::new(),
+            series: names
+                .iter()
+                .map(|name| Series { name: (*name).to_owned(), points: vec![(0.0, 1.0), (1.0, 2.0)] })
+                .collect(),
+        };
+        let two = plot(&["2: join small aggregate", "2: join small aggregate limit"]).svg();
+        assert!(two.contains(">2: join small aggregate<") && two.contains(">2: join small aggregate limit<"));
+        let names: Vec<String> = (0..30).map(|i| format!("{}{i}", "/folder".repeat(10))).collect();
+        let many = plot(&names.iter().map(String::as_str).collect::<Vec<_>>()).svg();
+        assert!(many.contains("viewBox=\"0 0 760 462\"") && many.contains("y=\"448\""), "{many}");
+        assert!(many.contains(">…er/folder/folder/folder/folder/folder29<"), "{many}");
     }
 
     #[test]

@@ -68,6 +68,7 @@ pub fn remarks(result: &ResultFile) -> Vec<String> {
 pub fn warnings(result: &ResultFile) -> Vec<String> {
     let mut found = Vec::new();
     for outcome in &result.repeats {
+        found.extend(idle(outcome));
         let Generator { share, share_of_threads, .. } = Generator::of(result, outcome);
         if !is_embedded(result) && share > CPU_SHARE_MAX {
             found.push("the generator has most of the CPU: these are figures of the generator".to_owned());
@@ -113,6 +114,19 @@ pub fn behind(result: &ResultFile, outcome: &Outcome) -> Option<String> {
     let (Pace::Poisson(rate) | Pace::Constant(rate)) = result.plan.pace else { return None };
     let why = outcome.record.total().behind()?;
     Some(format!("the rate was not reached ({:.1} of {rate:.1} a second): {why}", outcome.rate()))
+}
+
+/// No operation ended well.
+pub fn idle(outcome: &Outcome) -> Option<String> {
+    let total = outcome.record.total();
+    let told = format!(
+        "nothing was measured: of {} operations that were due none ended well ({} skipped, {} failed, {} never begun)",
+        total.due(),
+        total.skipped,
+        total.failed,
+        total.backlog
+    );
+    (total.processed == 0).then_some(told)
 }
 
 /// Many operations failed.

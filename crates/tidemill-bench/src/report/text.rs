@@ -48,7 +48,15 @@ fn head(out: &mut String, result: &ResultFile) {
     let pairs = |pairs: &std::collections::BTreeMap<String, String>| {
         pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
     };
-    for (label, values) in [("parameters", &result.parameters), ("settings", &result.settings)] {
+    if let Some(mode) = result.mode {
+        put(out, &format!("mode: {}", mode.name()));
+    }
+    let given = [
+        ("parameters", &result.parameters),
+        ("variables", &result.variables),
+        ("settings", &result.settings),
+    ];
+    for (label, values) in given {
         if !values.is_empty() {
             put(out, &format!("{label}: {}", pairs(values)));
         }
@@ -196,16 +204,21 @@ fn outcome_block(out: &mut String, outcome: &Outcome) {
         out,
         &format!(
             "response average = {} ms, stddev = {} ms; lag avg {} (max {}) ms",
-            ms(total.response.mean()),
-            ms(total.response.stddev()),
-            ms(total.lag.mean()),
-            ms(total.lag.max() as f64)
+            shown(&total.response, total.response.mean()),
+            shown(&total.response, total.response.stddev()),
+            shown(&total.lag, total.lag.mean()),
+            shown(&total.lag, total.lag.max() as f64)
         ),
     );
     for (name, count) in &outcome.counters {
         put(out, &format!("{name}: {count}"));
     }
     outcome.errors.lines().iter().for_each(|line| put(out, line));
+}
+
+/// A figure of some times; times of nothing have none.
+pub fn shown(times: &Histogram, value: f64) -> String {
+    ms(if times.is_empty() { f64::NAN } else { value })
 }
 
 /// A row an operation, then all of them together by the three times.
@@ -250,7 +263,7 @@ fn table(out: &mut String, outcome: &Outcome, total: &Tally) {
 fn columns(times: &Histogram) -> String {
     let quantiles = [0.5, 0.95, 0.99, 0.999].map(|share| times.quantile(share) as f64);
     let all = [&[times.mean()], &quantiles[..], &[times.max() as f64]].concat();
-    all.iter().map(|value| format!("{:>10}", ms(*value))).collect::<Vec<_>>().join(" ")
+    all.iter().map(|value| format!("{:>10}", shown(times, *value))).collect::<Vec<_>>().join(" ")
 }
 
 /// Where the time of scripts went. Steps are only added up, so repeats alone tell how sure their means are.

@@ -5,29 +5,15 @@ use std::time::Instant;
 
 use super::evaluate::Scope;
 use super::expression::Expression;
+use super::number::leading_int;
 use super::parse::{Action, Argument, Fetch};
-use super::value::{Value, Variables};
-use super::{Script, Step};
+use super::value::{Value, Variables, is_variable_name};
+use super::{Mode, Script, Step};
 use crate::error::{Error, Result};
 use crate::fiber;
 use crate::random::Random;
 use crate::run::{Client, Part, Seat, Workload};
 use crate::target::{Connection, Dialect, Rows, Statement, Target, Value as Bound};
-
-/// How SQL is sent: pgbench's `-M`.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum, serde::Serialize, serde::Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// As text, variables put in.
-    #[default]
-    Simple,
-    /// Parsed, bound and executed each time.
-    Extended,
-    /// Prepared once by each client.
-    Prepared,
-}
 
 /// Some scripts as a workload.
 pub struct Scripts {
@@ -218,9 +204,7 @@ impl ScriptClient<'_> {
                 Ok(())
             }
             Action::Sleep(amount, unit) => {
-                let text = self.word(amount, step)?;
-                // As C's atoi has it: what is no number is 0.
-                let times = text.trim().parse::<u32>().unwrap_or(0);
+                let times = self.sleep_times(amount, step)?;
                 fiber::sleep(*unit * times);
                 Ok(())
             }
@@ -321,10 +305,12 @@ impl ScriptClient<'_> {
         };
         for (name, value) in self.rows.take_last_rows() {
             let name = format!("{prefix}{name}");
-            match value {
-                Some(text) => self.variables.set_text(&name, &text),
-                None => self.variables.set(&name, Value::Null),
+            if !is_variable_name(&name) {
+                let command = if matches!(fetch, Fetch::One(_)) { "gset" } else { "aset" };
+                return Err(self.in_script(step, &format!("\\{command}: invalid variable name: \"{name}\"")));
             }
+            // As pgbench has it, NULL is an empty text.
+            self.variables.set_text(&name, &value.unwrap_or_default());
         }
         Ok(())
     }
@@ -336,6 +322,20 @@ impl ScriptClient<'_> {
                 let value = self.variables.text(name);
                 value.ok_or_else(|| self.in_script(step, &format!("undefined variable \"{name}\"")))
             }
+        }
+    }
+
+    /// Who sleeps for less than no time does not sleep.
+    fn sleep_times(&self, amount: &Argument, step: &Step) -> Result<u32> {
+        let text = self.word(amount, step)?;
+        match (leading_int(&text), amount) {
+            (Some(times), _) => Ok(times.clamp(0, u32::MAX.into()) as u32),
+            (None, Argument::Variable(name)) => {
+                let wrong = format!("invalid sleep time \"{text}\" for variable \"{name}\"");
+                Err(self.in_script(step, &wrong))
+            }
+            // A sign alone, which pgbench takes for 0.
+            (None, Argument::Text(_)) => Ok(0),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The expressions of `\set` and `\if`: pgbench's grammar, by precedence climbing.
 
 use super::function::Function;
+use super::number::double;
 use super::value::Value;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -74,8 +75,6 @@ fn tokens(text: &str) -> Result<Vec<(Token, usize)>, Problem> {
         let is_name: fn(&u8) -> bool = |b| b.is_ascii_alphanumeric() || *b == b'_' || *b >= 128;
         if byte.is_ascii_whitespace() {
             at += 1;
-        } else if rest.starts_with("\\\n") || rest.starts_with("\\\r\n") {
-            at += 2;
         } else if byte == b':' && length(is_name, at + 1) > 0 {
             let end = at + 1 + length(is_name, at + 1);
             tokens.push((Token::Variable(text[at + 1..end].to_owned()), at));
@@ -124,7 +123,7 @@ fn number(text: &str) -> Result<Token, String> {
     if text.bytes().all(|b| b.is_ascii_digit()) {
         return text.parse().map(Token::Int).map_err(|_| "bigint constant overflow".to_owned());
     }
-    text.parse().map(Token::Double).map_err(|_| "double constant overflow".to_owned())
+    double(text).map(Token::Double).ok_or_else(|| "double constant overflow".to_owned())
 }
 
 struct Parser {

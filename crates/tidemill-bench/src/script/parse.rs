@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::expression::{self, Expression};
+use super::scan::{End, Scanned, scan};
+use super::value::is_variable_name;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Command {
@@ -71,20 +73,9 @@ struct Parser<'a> {
     commands: Vec<Command>,
 }
 
-/// Why the scan of a statement ended.
-enum End {
-    Semicolon,
-    Backslash,
-    Text,
-}
-
 impl<'a> Parser<'a> {
     fn rest(&self) -> &'a str {
         &self.text[self.at..]
-    }
-
-    fn error<T>(&self, message: impl Into<String>) -> Result<T, ScriptError> {
-        Err(ScriptError { message: message.into(), line: self.line })
     }
 
     fn advance(&mut self, bytes: usize) -> &'a str {
@@ -98,7 +89,9 @@ impl<'a> Parser<'a> {
         loop {
             self.skip_space();
             let line = self.line;
-            let (sql, end) = self.statement()?;
+            let Scanned { sql, length, end } =
+                scan(self.rest()).map_err(|error| ScriptError { line: line + error.line, ..error })?;
+            self.advance(length);
             let sql = sql.trim();
             if !sql.is_empty() {
                 let action = Action::Sql(Sql { text: sql.to_owned(), fetch: Fetch::Drop });
@@ -131,105 +124,15 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn statement(&mut self) -> Result<(String, End), ScriptError> {
-        let mut sql = String::new();
-        let mut depth = 0usize;
-        while let Some(next) = self.rest().chars().next() {
-            match next {
-                ';' if depth == 0 => {
-                    self.advance(1);
-                    return Ok((sql, End::Semicolon));
-                }
-                // `\;` joins statements into one text.
-                '\\' if self.rest().starts_with("\\;") => {
-                    self.advance(2);
-                    sql.push(';');
-                    continue;
-                }
-                '\\' => return Ok((sql, End::Backslash)),
-                '(' => depth += 1,
-                ')' => depth = depth.saturating_sub(1),
-                _ => {}
-            }
-            let length = self.token_length(next, &sql)?;
-            sql.push_str(self.advance(length));
-        }
-        Ok((sql, End::Text))
-    }
-
-    /// A quoted text or a comment is one token: what looks like an end in it is none.
-    fn token_length(&self, next: char, before: &str) -> Result<usize, ScriptError> {
-        let rest = self.rest();
-        match next {
-            '\'' => {
-                let is_escaped = before.ends_with(['e', 'E'])
-                    && !before[..before.len() - 1].ends_with(|c: char| c.is_alphanumeric() || c == '_');
-                self.quoted('\'', is_escaped)
-            }
-            '"' => self.quoted('"', false),
-            '-' if rest.starts_with("--") => Ok(rest.find('\n').unwrap_or(rest.len())),
-            '/' if rest.starts_with("/*") => self.comment(),
-            '$' => self.dollar_quoted(before),
-            other => Ok(other.len_utf8()),
-        }
-    }
-
-    fn quoted(&self, quote: char, is_escaped: bool) -> Result<usize, ScriptError> {
-        let mut characters = self.rest().char_indices().skip(1);
-        while let Some((at, character)) = characters.next() {
-            if character == '\\' && is_escaped {
-                characters.next();
-            } else if character == quote {
-                return Ok(at + 1);
-            }
-        }
-        self.error(format!("unterminated {quote}"))
-    }
-
-    fn comment(&self) -> Result<usize, ScriptError> {
-        let rest = self.rest();
-        let mut depth = 0;
-        let mut at = 0;
-        while at < rest.len() {
-            let (step, change) = match &rest.as_bytes()[at..] {
-                [b'/', b'*', ..] => (2, 1),
-                [b'*', b'/', ..] => (2, -1),
-                _ => (1, 0),
-            };
-            at += step;
-            depth += change;
-            if depth == 0 {
-                return Ok(at);
-            }
-        }
-        self.error("unterminated /* comment")
-    }
-
-    fn dollar_quoted(&self, before: &str) -> Result<usize, ScriptError> {
-        let rest = self.rest();
-        let is_tag = |c: char| c.is_alphanumeric() || c == '_';
-        let tag_end = rest[1..].find(|c| !is_tag(c)).map_or(rest.len(), |end| end + 1);
-        // `$1` is a parameter, `a$b$` a name.
-        let is_quote = rest[tag_end..].starts_with('$')
-            && !rest[1..].starts_with(|c: char| c.is_ascii_digit())
-            && !before.ends_with(|c| is_tag(c) || c == '$');
-        if !is_quote {
-            return Ok(1);
-        }
-        let tag = &rest[..=tag_end];
-        match rest[tag.len()..].find(tag) {
-            Some(end) => Ok(end + 2 * tag.len()),
-            None => self.error(format!("unterminated {tag}")),
-        }
-    }
-
     fn backslash(&mut self) -> Result<(), ScriptError> {
         let line = self.line;
         let mut length = 0;
         // A backslash at the end of a line continues it.
         loop {
             let end = self.rest()[length..].find('\n').map_or(self.rest().len(), |end| length + end);
-            let is_continued = self.rest()[..end].trim_end_matches('\r').ends_with('\\') && end > length + 1;
+            let lines = self.rest()[..end].trim_end_matches('\r');
+            // A backslash alone is no command, and nothing that could go on.
+            let is_continued = lines.ends_with('\\') && lines.len() > 1;
             length = end;
             if !is_continued || end == self.rest().len() {
                 break;
@@ -243,7 +146,11 @@ impl<'a> Parser<'a> {
     }
 
     fn command(&mut self, whole: &str, line: usize) -> Result<(), ScriptError> {
-        let after = &whole[1..];
+        let joined = whole[1..].replace("\\\r\n", " ").replace("\\\n", " ");
+        let after = joined.trim();
+        if after.is_empty() {
+            return Ok(());
+        }
         let name_end = after.find(char::is_whitespace).unwrap_or(after.len());
         let (name, rest) = (&after[..name_end], after[name_end..].trim());
         let words: Vec<&str> = rest.split_whitespace().collect();
@@ -262,7 +169,7 @@ impl<'a> Parser<'a> {
             true => Ok(action),
             false => Err(ScriptError { message: format!("unexpected argument in command \"{name}\""), line }),
         };
-        let action = match name {
+        let action = match name.to_ascii_lowercase().as_str() {
             "set" => {
                 let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
                 let (variable, text) = (&rest[..end], rest[end..].trim());
@@ -288,7 +195,7 @@ impl<'a> Parser<'a> {
                 words[1..].iter().map(|word| argument(word)).collect(),
             ),
             "gset" | "aset" => return self.fetch(name, &words, line),
-            other => return wrong(format!("invalid command \"\\{other}\"")),
+            _ => return wrong(format!("invalid command \"\\{name}\"")),
         };
         self.push(action, whole, line);
         Ok(())
@@ -303,7 +210,8 @@ impl<'a> Parser<'a> {
         let prefix = words.first().copied().unwrap_or_default().to_owned();
         match self.commands.last_mut().map(|command| &mut command.action) {
             Some(Action::Sql(sql)) if sql.fetch == Fetch::Drop => {
-                sql.fetch = if name == "gset" { Fetch::One(prefix) } else { Fetch::Last(prefix) };
+                sql.fetch =
+                    if name.eq_ignore_ascii_case("gset") { Fetch::One(prefix) } else { Fetch::Last(prefix) };
                 Ok(())
             }
             _ => wrong(format!("\\{name} must follow an SQL command")),
@@ -317,10 +225,7 @@ fn from(text: &str, at: usize) -> &str {
 }
 
 fn valid_name(name: &str, line: usize) -> Result<String, ScriptError> {
-    let is_valid = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || !c.is_ascii());
-    // As SQL's parameters are: `:1x` is no variable.
-    let is_start = name.starts_with(|c: char| !c.is_ascii_digit());
-    match is_valid && is_start {
+    match is_variable_name(name) {
         true => Ok(name.to_owned()),
         false => Err(ScriptError { message: format!("invalid variable name: \"{name}\""), line }),
     }
@@ -335,31 +240,35 @@ fn argument(word: &str) -> Argument {
     }
 }
 
+/// As pgbench reads it: a sign and digits, the unit behind them or in a word of its own.
 fn sleep(words: &[&str], line: usize) -> Result<Action, ScriptError> {
-    let wrong = |message: String| Err(ScriptError { message, line });
-    let Some(first) = words.first() else { return wrong("missing argument in command \"sleep\"".to_owned()) };
-    let (amount, unit) = match (words, first.find(|c: char| c.is_ascii_alphabetic())) {
-        ([_, unit], _) => (*first, *unit),
-        ([_], Some(at)) if !first.starts_with(':') => first.split_at(at),
-        ([_], _) => (*first, "s"),
-        _ => return wrong("too many arguments in command \"sleep\"".to_owned()),
+    let wrong =
+        |message: String| Err(ScriptError { message: format!("{message} in command \"sleep\""), line });
+    let (first, mut unit) = match words {
+        [] => return wrong("missing argument".to_owned()),
+        [first] => (*first, "s"),
+        [first, unit] => (*first, *unit),
+        _ => return wrong("too many arguments".to_owned()),
     };
-    let unit = match unit {
+    let mut amount = argument(first);
+    if let Argument::Text(text) = &amount {
+        let sign = usize::from(text.starts_with(['-', '+']));
+        let digits = text[sign..].bytes().take_while(u8::is_ascii_digit).count();
+        let (number, rest) = first.split_at(sign + digits);
+        if !rest.is_empty() {
+            if words.len() > 1 || digits == 0 {
+                return wrong(format!("invalid sleep time, must be an integer (\"{text}\")"));
+            }
+            unit = rest;
+        }
+        amount = Argument::Text(number.to_owned());
+    }
+    let unit = match unit.to_ascii_lowercase().as_str() {
         "us" => Duration::from_micros(1),
         "ms" => Duration::from_millis(1),
         "s" => Duration::from_secs(1),
-        _ => {
-            return wrong(format!(
-                "unrecognized time unit, must be us, ms or s (\"{unit}\") in command \"sleep\""
-            ));
-        }
+        _ => return wrong(format!("unrecognized time unit, must be us, ms or s (\"{unit}\")")),
     };
-    let amount = argument(amount);
-    if let Argument::Text(text) = &amount
-        && text.parse::<u32>().is_err()
-    {
-        return wrong(format!("invalid sleep time, must be an integer (\"{text}\") in command \"sleep\""));
-    }
     Ok(Action::Sleep(amount, unit))
 }
 
@@ -432,6 +341,18 @@ mod tests {
     }
 
     #[test]
+    fn commands_are_read_as_pgbench_reads_them() {
+        let commands =
+            parse("\\SET x 1 +\\\n\\\r\n 2\n\\\n\\ Sleep -5 \\\n MS\n\\sleep +5Us\nselect 1 \\GSET").unwrap();
+        assert_eq!(commands[0].action, Action::Set("x".into(), expression::parse("1 + 2").unwrap()));
+        assert_eq!(commands[1].action, Action::Sleep(Argument::Text("-5".into()), Duration::from_millis(1)));
+        assert_eq!((commands[1].text.as_str(), commands[1].line), ("\\ Sleep -5 \\", 5));
+        assert_eq!(commands[2].action, Action::Sleep(Argument::Text("+5".into()), Duration::from_micros(1)));
+        let wanted = Sql { text: "select 1".into(), fetch: Fetch::One(String::new()) };
+        assert_eq!((&commands[3].action, commands[3].line), (&Action::Sql(wanted), 8));
+    }
+
+    #[test]
     fn what_is_wrong_has_a_line() {
         for (script, message, line) in [
             ("select 1;\n\\sett x 1", "invalid command \"\\sett\"", 2),
@@ -442,7 +363,12 @@ mod tests {
             ("\\if 1\nselect 1;", "\\if without matching \\endif", 2),
             ("\\endif", "\\endif without matching \\if", 1),
             ("\\gset", "\\gset must follow an SQL command", 1),
-            ("\\sleep x", "unrecognized time unit, must be us, ms or s (\"x\") in command \"sleep\"", 1),
+            ("\\Sleep x", "invalid sleep time, must be an integer (\"x\") in command \"sleep\"", 1),
+            ("\\sleep 1.5", "unrecognized time unit, must be us, ms or s (\".5\") in command \"sleep\"", 1),
+            ("\\sleep - 5", "unrecognized time unit, must be us, ms or s (\"5\") in command \"sleep\"", 1),
+            ("\\set x 1e400", "double constant overflow in command \"set\" at \"1e400\"", 1),
+            ("\\set x 1e-400", "double constant overflow in command \"set\" at \"1e-400\"", 1),
+            ("select 1;\n\nselect\n 'a", "unterminated '", 4),
             ("select 'a", "unterminated '", 1),
         ] {
             let error = parse(script).unwrap_err();

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use super::number::double;
+
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     Null,
@@ -99,8 +101,14 @@ impl Value {
         if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) {
             return text.trim_start().parse().map(Value::Int).map_err(|_| malformed());
         }
-        text.trim().parse().map(Value::Double).map_err(|_| malformed())
+        double(text).map(Value::Double).ok_or_else(malformed)
     }
+}
+
+/// Letters, digits and `_`, and no digit first: `:1x` is no variable.
+pub(crate) fn is_variable_name(name: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || !c.is_ascii();
+    name.starts_with(|c: char| is_part(c) && !c.is_ascii_digit()) && name.chars().all(is_part)
 }
 
 impl Variables {
@@ -190,6 +198,7 @@ mod tests {
             ("tr", Value::Bool(true)),
             ("OFF", Value::Bool(false)),
             ("null", Value::Null),
+            ("0x10", Value::Double(16.0)),
         ] {
             variables.set_text("x", text);
             assert_eq!(variables.value("x"), Ok(value));

@@ -51,6 +51,7 @@ impl Figure {
         match self {
             Figure::Rate => format!("{value:.1}/s"),
             Figure::Late | Figure::Skipped | Figure::Missed => format!("{value:.3} %"),
+            _ if value.is_nan() => ms(value),
             _ => format!("{} ms", ms(value)),
         }
     }
@@ -76,8 +77,10 @@ impl Figure {
         }
     }
 
+    /// The same of a whole run.
     pub(super) fn of_whole(self, Whole { tally, elapsed_s }: &Whole) -> f64 {
         match self {
+            Figure::Mean | Figure::Quantile(_) | Figure::Stddev if tally.response.is_empty() => f64::NAN,
             Figure::Rate if *elapsed_s > 0.0 => tally.processed as f64 / elapsed_s,
             Figure::Rate => 0.0,
             Figure::Mean => tally.response.mean(),

@@ -13,7 +13,7 @@ use crate::suite::{Check, Context, Parameter, Suite};
 use crate::target::{Connection, Rows, Target};
 use queries::{Answer, QUERIES, Query};
 use schema::Layout;
-pub use table::table;
+pub use table::Table;
 
 const NAME: &str = "federation";
 /// A query that was cancelled, as by the server's own limit (`--set statement_timeout=60s`).

@@ -183,6 +183,14 @@ fn unknown_workload(name: &str) -> String {
     format!("\"{name}\" is no workload (there are {})", names.join(", "))
 }
 
+/// What the parser calls the types of keys, and what it means.
+const RUST_WORDS: [(&str, &str); 4] = [
+    ("usize", "a whole number, not below 0"),
+    ("u64", "a whole number, not below 0"),
+    ("a sequence", "a list"),
+    ("struct ParameterEntry", "a table with default and help"),
+];
+
 /// TOML's own message tells the position; a key that is nearly right is named.
 fn explained(path: &Path, error: &toml::de::Error) -> String {
     let message = error.message();
@@ -192,7 +200,10 @@ fn explained(path: &Path, error: &toml::de::Error) -> String {
         _ => None,
     };
     let hint = near.map(|near| format!("\ndid you mean \"{near}\"?")).unwrap_or_default();
-    format!("{}: {}{hint}", path.display(), error.to_string().trim_end())
+    let told = RUST_WORDS.iter().fold(error.to_string(), |told, (rust, word)| {
+        told.replace(&format!(", expected {rust}"), &format!(", expected {word}"))
+    });
+    format!("{}: {}{hint}", path.display(), told.trim_end())
 }
 
 impl Suite for Folder {
@@ -222,6 +233,10 @@ impl Suite for Folder {
 
     fn has_modes(&self) -> bool {
         self.built_in.as_ref().is_none_or(|suite| suite.has_modes())
+    }
+
+    fn scripts(&self) -> &[Script] {
+        &self.scripts
     }
 
     fn measures_beside_wrong_answers(&self) -> bool {

@@ -5,7 +5,7 @@ mod expected;
 
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, tells_of_something_unsupported};
 use crate::random::Random;
 use crate::run::Workload;
 use crate::script::{Script, Scripts, Variables, fill};
@@ -146,12 +146,13 @@ impl Suite for Reporting {
             connection.execute(&format!("DROP TABLE IF EXISTS {table}"))?;
         }
         for (table, columns) in TABLES {
-            connection
-                .execute(&format!("CREATE TABLE {table} ({columns}{})", constraints(table, has_keys)))?;
+            let made = connection
+                .execute(&format!("CREATE TABLE {table} ({columns}{})", constraints(table, has_keys)));
+            made.map_err(|error| if has_keys { without_keys(error) } else { error })?;
         }
         load(connection.as_mut(), scale, context.data_seed()?)?;
         if has_keys {
-            connection.execute(INDEXES)?;
+            connection.execute(INDEXES).map_err(without_keys)?;
         }
         connection.execute(VIEW)?;
         settle(connection.as_mut(), context.target.dialect())
@@ -197,6 +198,13 @@ impl Suite for Reporting {
         }
         Ok(checks)
     }
+}
+
+/// Not every server has keys.
+fn without_keys(error: Error) -> Error {
+    error.with_advice_if(tells_of_something_unsupported, || {
+        "without keys and indexes the tables may do: -p keys=no".to_owned()
+    })
 }
 
 fn constraints(table: &str, has_keys: bool) -> String {
@@ -306,5 +314,15 @@ mod tests {
         assert!(expected.by_fk1.iter().all(|group| (9_500..10_500).contains(&group.count)));
         assert_eq!((expected.asked().count(), expected.by_both.len()), (20, 20 * 40));
         assert!(expected.lookups.iter().flatten().all(|length| (10..=20).contains(length)));
+    }
+
+    #[test]
+    fn a_server_without_keys_is_no_end() {
+        let refused = without_keys(Error::server("0A000", "CONSTRAINT is not supported")).to_string();
+        assert!(
+            refused.ends_with("(0A000)\nwithout keys and indexes the tables may do: -p keys=no"),
+            "{refused}"
+        );
+        assert_eq!(without_keys(Error::server("42P07", "it is there")).to_string(), "it is there (42P07)");
     }
 }

@@ -13,6 +13,8 @@ pub struct Rows {
     columns: usize,
     /// All rows are counted, and the last one is kept.
     is_last_only: bool,
+    /// Only the final result counts, also if it is one without columns.
+    is_final_only: bool,
     /// Rows before those that are kept.
     dropped: usize,
     cells: Vec<Cell>,
@@ -81,6 +83,14 @@ impl Rows {
     pub fn keep_last_rows(&mut self, of_each: bool) {
         self.start(0);
         self.earlier = of_each.then(Vec::new);
+        self.is_final_only = !of_each;
+    }
+
+    /// A statement without columns has ended.
+    pub(crate) fn end_without_columns(&mut self) {
+        if self.is_final_only {
+            self.start(0);
+        }
     }
 
     /// What was kept, result by result.

@@ -10,6 +10,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{ErrorCode, InterruptHandle, ToSql};
 
 use crate::error::{Error, Result};
+use crate::figure::nearest;
 use crate::target::{Cell, Connection, Dialect, Done, Driver, Load, Rows, Statement, Url, Value};
 
 /// Waits for a lock of another connection as long as this, unless `?busy_timeout=` says otherwise (ms).
@@ -101,6 +102,19 @@ impl Driver for Sqlite {
     }
 }
 
+/// SQLite takes a pragma that it does not know for none.
+pub(super) fn check_pragma(connection: &mut dyn Connection, name: &str) -> Result<()> {
+    let mut known = Rows::default();
+    connection.query("select name from pragma_pragma_list order by name", &mut known)?;
+    let names: Vec<_> = (0..known.len()).filter_map(|row| known.text(row, 0)).collect();
+    if names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+        return Ok(());
+    }
+    let near = nearest(name, names.iter().map(|name| name.as_ref()));
+    let hint = near.map(|near| format!("; did you mean \"{near}\"?")).unwrap_or_default();
+    Err(Error::usage(format!("SQLite has no pragma \"{name}\"{hint}")))
+}
+
 struct Session {
     /// Prepared statements by number. SQLite's own are borrowed from the connection, so it is its cache that keeps them.
     texts: Vec<String>,
@@ -162,8 +176,10 @@ fn each(connection: &rusqlite::Connection, sql: &str, mut rows: Option<&mut Rows
     let mut done = Done::default();
     let mut batch = rusqlite::Batch::new(connection, sql);
     while let Some(mut statement) = batch.next().map_err(error)? {
-        let kept = if statement.column_count() > 0 { rows.as_deref_mut() } else { None };
+        let has_columns = statement.column_count() > 0;
+        let kept = if has_columns { rows.as_deref_mut() } else { None };
         done = step(connection, &mut statement, &[], kept)?;
+        rows.iter_mut().filter(|_| !has_columns).for_each(|rows| rows.end_without_columns());
     }
     Ok(done)
 }

@@ -26,6 +26,13 @@ pub fn started(folder: &Path, arguments: &[&str]) -> Child {
     command(folder, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
+/// Runs where a file has room for half a kilobyte.
+pub fn bench_with_small_files(folder: &Path, arguments: &[&str]) -> Ran {
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$0\" \"$@\""]).arg(launcher()).args(arguments);
+    finished(command.current_dir(folder).output().unwrap())
+}
+
 /// Runs with an output that nobody reads.
 pub fn unread(folder: &Path, arguments: &[&str]) -> Ran {
     let (reader, writer) = std::io::pipe().unwrap();

@@ -15,11 +15,14 @@ fn federation_is_checked() {
         let prepared = bench(dir.path(), &[&["prepare", "federation"][..], &common, more].concat());
         assert_eq!(prepared.code, 0, "{}{}", prepared.out, prepared.err);
         let verb = ["run", "federation", "--closed", "-t", "15", "--warmup", "0", "-P", "0", "-o", output];
-        let ran = bench(dir.path(), &[&verb[..], &common, more].concat());
+        let page = ["--html", "page.html"];
+        let ran = bench(dir.path(), &[&verb[..], &common, more, &page].concat());
         assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
         assert_eq!(ran.out.matches("\nright: ").count(), 15, "{}", ran.out);
         // One system is the fastest everywhere; the legend has the mark too.
         assert_eq!(ran.out.matches('⊙').count(), 16, "{}", ran.out);
+        let page = std::fs::read_to_string(dir.path().join("page.html")).unwrap();
+        assert!(page.contains("Scenario1: search for big tables") && page.matches('⊙').count() == 16);
     };
     let sqlite = format!("sqlite:{}", dir.path().join("f.db").display());
     // Without nodes all is in the target.
@@ -35,9 +38,19 @@ fn federation_is_checked() {
     let node = |database: &str| format!("postgres://postgres@127.0.0.1:{}/{database}", server.port);
     let nodes = format!("nodes={},{}", node("one"), node("two"));
     run("fdw.json", &["--target", &server.url(), "-p", &nodes, "-p", "engine=postgres_fdw"]);
-    let both = bench(dir.path(), &["report", "local.json", "fdw.json"]);
+    run("all.json", &["--target", &sqlite, "-p", &nodes, "-p", "engine=local"]);
+    let report = |base: &str| bench(dir.path(), &["report", base, "fdw.json", "--html", "page.html"]);
+    let page = || std::fs::read_to_string(dir.path().join("page.html")).unwrap();
+    let both = report("all.json");
     let row = both.out.lines().find(|line| line.starts_with("  join large aggregate")).unwrap();
     assert!(both.out.contains("Scenario3: join large tables") && row.contains('⊙'), "{}", both.out);
+    assert!(page().contains("<th>local</th><th>postgres_fdw</th>") && page().contains('⊙'));
+    // Half of the rows are no match for all of them.
+    let unequal = report("local.json");
+    let told = "NOT THE SAME DATA, so there are no marks: local: 1 × 20000 rows of 50 sensors, seed 1; \
+                postgres_fdw: 2 × 20000 rows of 50 sensors, seed 1";
+    assert!(unequal.out.contains(told) && page().contains(told), "{}", unequal.out);
+    assert!(!unequal.out.contains('⊙') && !page().contains("<td>⊙"), "{}", unequal.out);
     let place = ["--target", &server.url(), "-p", &nodes, "-p", "engine=postgres_fdw"];
     marks_tell_what_went_wrong(dir.path(), admin.as_mut(), &node("one"), &place);
 }
@@ -141,4 +154,10 @@ fn marks_tell_what_went_wrong(dir: &Path, admin: &mut dyn Connection, node: &str
         failed.err
     );
     assert_eq!(failed.out.matches(" N/A\n").count(), 3, "{}", failed.out);
+
+    // Marks alone are no measurement.
+    admin.execute("drop view bench_hist cascade; drop foreign table bench_signal cascade").unwrap();
+    let nothing = run(&["-p", "check=no"]);
+    let told = "WARNING: nothing was measured: of 15 operations that were due none ended well (0 skipped, 15 failed, 0 never begun)";
+    assert!(nothing.code == 2 && nothing.out.contains(told), "{}{}", nothing.out, nothing.err);
 }

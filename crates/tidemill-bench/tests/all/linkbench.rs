@@ -48,6 +48,8 @@ fn the_original_s_files_load_and_request() {
     assert!(std::fs::read_to_string(&csv).unwrap().starts_with(header));
     let again = bench(folder.path(), &[&["linkbench", "load"][..], &target].concat());
     assert!(again.code == 2 && again.err.contains("already exists"), "{}", again.err);
+    let advice = "remove the tables of an earlier load first: tidemill bench linkbench load --drop";
+    assert!(again.err.contains(advice), "{}", again.err);
 
     let output = folder.path().join("result.json");
     let request = ["linkbench", "request", "--output", "result.json", "--compat=multiget,history"];

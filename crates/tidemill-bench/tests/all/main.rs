@@ -13,6 +13,8 @@ mod mysql;
 mod pgbench;
 mod postgres;
 mod questdb;
+mod record;
+mod refusal;
 mod streams;
 mod suite;
 mod target;

@@ -3,7 +3,7 @@
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use crate::bench::until;
 
@@ -79,14 +79,23 @@ impl Postgres {
 
     /// Its output.
     pub fn pgbench(&self, arguments: &[&str]) -> String {
-        let output = Command::new(bin().unwrap().join("pgbench"))
+        let output = self.pgbench_output(arguments);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+    }
+
+    /// Without complaint?
+    pub fn runs_pgbench(&self, arguments: &[&str]) -> bool {
+        self.pgbench_output(arguments).status.success()
+    }
+
+    fn pgbench_output(&self, arguments: &[&str]) -> Output {
+        Command::new(bin().unwrap().join("pgbench"))
             .args(["-n", "-h", "127.0.0.1", "-U", "postgres", "-p", &self.port.to_string()])
             .args(arguments)
             .arg("postgres")
             .output()
-            .unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+            .unwrap()
     }
 
     fn wait_until_up(&mut self) {

@@ -166,6 +166,7 @@ fn wrong_defaults_are_told() {
         ("clients = 0", "clients of [defaults]: a run needs at least one client"),
         ("limit = \"soon\"", "limit of [defaults]: \"soon\" is no duration"),
         ("mode = \"fast\"", "unknown variant `fast`"),
+        ("clients = \"x\"", "invalid type: string \"x\", expected a whole number, not below 0"),
     ] {
         let suite = SUITE.replace("rate = 200", default);
         write(dir.path(), "suite.toml", &suite);
@@ -264,6 +265,7 @@ fn reporting_is_swept_over_clients() {
         ("clints=1", "\"clints\" cannot be varied"),
         ("clients=0", "\"0\" is no number of clients"),
         ("clients", "is not NAME=A,B,C"),
+        ("set.cach_size=1,2", "SQLite has no pragma \"cach_size\"; did you mean \"cache_size\"?"),
     ] {
         let ran = bench(dir.path(), &[&["sweep", "reporting", "--over", over], &target[..]].concat());
         assert!(ran.code == 1 && ran.err.contains(message), "{}", ran.err);

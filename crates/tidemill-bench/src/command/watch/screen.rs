@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::activity::Activity;
 use crate::figure::{ms, percent};
+use crate::histogram::Histogram;
 use crate::machine::memory_max_bytes;
+use crate::report::text::shown;
 use crate::run::{Pace, Plan, Progress, Slice, Tally, cpu_seconds};
 use crate::target::Target;
 
@@ -130,25 +132,28 @@ fn terminal_size() -> (usize, usize) {
 }
 
 /// Throughput and the slow end of the responses: in the last whole interval, so far, and as a line.
-fn rates(shown: &[Slice], progress: &Progress<'_>, total: &Tally, warmup: Duration) -> Vec<String> {
+fn rates(slices: &[Slice], progress: &Progress<'_>, total: &Tally, warmup: Duration) -> Vec<String> {
     let width_s = progress.record.interval_ns as f64 / 1e9;
     let measured_s = progress.at.saturating_sub(warmup).as_secs_f64().max(0.001);
     // The last one is not over yet.
-    let whole = &shown[..shown.len().saturating_sub(1)];
+    let whole = &slices[..slices.len().saturating_sub(1)];
     let per_s: Vec<f64> = whole.iter().map(|slice| slice.processed as f64 / width_s).collect();
-    let p99: Vec<f64> = whole.iter().map(|slice| slice.response.quantile(0.99) as f64).collect();
+    let p99_of = |response: &Histogram| match response.is_empty() {
+        true => f64::NAN,
+        false => response.quantile(0.99) as f64,
+    };
+    let p99: Vec<f64> = whole.iter().map(|slice| p99_of(&slice.response)).collect();
     let line = |name: &str, now: String, so_far: String, values: &[f64]| {
         format!("{name:<11}{now:>10} now {so_far:>10} so far  {}", sparks(values))
     };
-    let last = |values: &[f64]| values.last().copied().unwrap_or(0.0);
     vec![
         line(
             "a second",
-            format!("{:.1}", last(&per_s)),
+            format!("{:.1}", per_s.last().copied().unwrap_or(0.0)),
             format!("{:.1}", total.processed as f64 / measured_s),
             &per_s,
         ),
-        line("p99 ms", ms(last(&p99)), ms(total.response.quantile(0.99) as f64), &p99),
+        line("p99 ms", ms(p99.last().copied().unwrap_or(f64::NAN)), ms(p99_of(&total.response)), &p99),
     ]
 }
 
@@ -175,7 +180,7 @@ fn row(name: &str, tally: &Tally) -> String {
         response.quantile(0.99) as f64,
         response.max() as f64,
     ];
-    let times: String = times.iter().map(|time| format!(" {:>9}", ms(*time))).collect();
+    let times: String = times.iter().map(|time| format!(" {:>9}", shown(response, *time))).collect();
     let name: String = name.chars().take(24).collect();
     format!(
         "{name:<24} {:>9} {:>7.2} {:>7.2} {:>6}{times}",

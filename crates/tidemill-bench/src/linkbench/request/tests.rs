@@ -375,3 +375,23 @@ fn shards_are_asked_by_share_and_counts_are_checked() {
         assert!(why.contains("of its links are visible"), "{why}");
     });
 }
+
+#[test]
+fn wrong_settings_of_requests_are_told() {
+    let message = |definitions: &[&str]| {
+        let settings = settings(50, definitions);
+        let target = Target::open("noop:").unwrap();
+        let shards = Shards::new(&settings.properties, target.dialect()).unwrap();
+        Requests::new(&target, &settings, &shards).map(drop).unwrap_err().to_string()
+    };
+    let low = "property \"link_multiget_dist_min\" (-D link_multiget_dist_min=";
+    assert_eq!(message(&["link_multiget_dist_min=0"]), format!("{low}0): 0 is not between 1 and 9999"));
+    let found = message(&["link_multiget_dist_min=500"]);
+    assert_eq!(found, format!("{low}500): 500 to 128 is not a range within 1 to 10000"));
+    let found = message(&["link_multiget_dist_max=20000"]);
+    assert!(
+        found.starts_with("property \"link_multiget_dist_max\" (-D link_multiget_dist_max=20000)"),
+        "{found}"
+    );
+    assert!(message(&["id2gen_config=2"]).ends_with("2 is neither 0 nor 1"));
+}

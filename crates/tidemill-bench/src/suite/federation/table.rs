@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
-use super::queries::{QUERIES, SCENARIOS};
+use super::queries::{QUERIES, Query, SCENARIOS};
 use super::schema;
 use crate::figure::ms;
+use crate::report::escaped;
 use crate::result::ResultFile;
 use crate::run::{Outcome, Tally};
 use crate::stats::{Estimate, Figure, Seconds};
@@ -28,50 +29,119 @@ enum Cell {
     Missing,
 }
 
-/// Of results of this suite, one for each system; none of others.
-pub fn table(results: &[ResultFile]) -> Option<String> {
-    if results.is_empty() || results.iter().any(|result| result.suite != super::NAME) {
-        return None;
-    }
-    let mut text = format!("\n{:<28}", "");
-    for (i, result) in results.iter().enumerate() {
-        let _ = write!(text, " {:>18}", system(results, i, result));
-    }
-    text.push('\n');
-    let mut scenario = 0;
-    for query in &QUERIES {
-        if query.scenario != scenario {
-            scenario = query.scenario;
-            let _ = writeln!(text, "Scenario{scenario}: {}", SCENARIOS[scenario as usize - 1]);
-        }
-        let cells: Vec<Cell> = results.iter().map(|result| cell(result, &query.title())).collect();
-        let best = cells.iter().filter_map(Cell::time).fold(f64::INFINITY, f64::min);
-        let cells: String = cells.iter().map(|cell| format!(" {:>18}", cell.text(best))).collect();
-        let _ = writeln!(text, "  {:<26}{cells}", query.name);
-    }
-    text.push_str(LEGEND);
-    text.push('\n');
-    intervals(&mut text, results);
-    Some(text)
+/// What is told of all systems together.
+pub struct Table {
+    systems: Vec<String>,
+    scenarios: Vec<(String, Vec<Row>)>,
+    /// 95 percent, of the medians: of the queries that have one in some system.
+    intervals: Vec<Row>,
+    /// Why there are no marks, if there are none.
+    unranked: Option<String>,
 }
 
-/// Below the marks, for the queries that have one in every system or in some.
-fn intervals(text: &mut String, results: &[ResultFile]) {
-    let mut rows = Vec::new();
-    for query in &QUERIES {
-        let interval = |result| median(result, &query.title())?.interval;
-        let cells: Vec<Option<(f64, f64)>> = results.iter().map(interval).collect();
-        if cells.iter().any(Option::is_some) {
-            let cell = |cell: &Option<(f64, f64)>| {
-                cell.map_or("-".to_owned(), |(low, high)| format!("{} to {}", ms(low), ms(high)))
-            };
-            let cells: String = cells.iter().map(|interval| format!(" {:>18}", cell(interval))).collect();
-            rows.push(format!("  {:<26}{cells}", query.title()));
+/// A query, and a cell for each system.
+struct Row {
+    name: String,
+    cells: Vec<String>,
+}
+
+impl Table {
+    /// Of results of this suite, one for each system; none of others.
+    pub fn of(results: &[ResultFile]) -> Option<Table> {
+        if results.is_empty() || results.iter().any(|result| result.suite != super::NAME) {
+            return None;
         }
+        let systems: Vec<String> =
+            results.iter().enumerate().map(|(i, result)| system(results, i, result)).collect();
+        let unranked = unranked(&systems, results);
+        let row = |query: &Query| {
+            let cells: Vec<Cell> = results.iter().map(|result| cell(result, &query.title())).collect();
+            let best = cells.iter().filter_map(Cell::time).fold(f64::INFINITY, f64::min);
+            let best = Some(best).filter(|_| unranked.is_none());
+            Row { name: query.name.to_owned(), cells: cells.iter().map(|cell| cell.text(best)).collect() }
+        };
+        let scenario = |(i, name): (usize, &&str)| {
+            let number = i as u32 + 1;
+            let rows = QUERIES.iter().filter(|query| query.scenario == number).map(row).collect();
+            (format!("Scenario{number}: {name}"), rows)
+        };
+        let scenarios = SCENARIOS.iter().enumerate().map(scenario).collect();
+        Some(Table { systems, scenarios, intervals: intervals(results), unranked })
     }
-    if !rows.is_empty() {
-        let _ = writeln!(text, "95 % intervals of the medians, ms\n{}", rows.join("\n"));
+
+    fn legend(&self) -> &str {
+        self.unranked.as_deref().unwrap_or(LEGEND)
     }
+
+    pub fn text(&self) -> String {
+        let line = |cells: &[String]| cells.iter().map(|cell| format!(" {cell:>18}")).collect::<String>();
+        let mut text = format!("\n{:<28}{}\n", "", line(&self.systems));
+        for (scenario, rows) in &self.scenarios {
+            let _ = writeln!(text, "{scenario}");
+            for Row { name, cells } in rows {
+                let _ = writeln!(text, "  {name:<26}{}", line(cells));
+            }
+        }
+        let _ = writeln!(text, "{}", self.legend());
+        if !self.intervals.is_empty() {
+            text.push_str("95 % intervals of the medians, ms\n");
+        }
+        for Row { name, cells } in &self.intervals {
+            let _ = writeln!(text, "  {name:<26}{}", line(cells));
+        }
+        text
+    }
+
+    /// The same for a page.
+    pub fn html(&self) -> String {
+        let line = |tag: &str, name: &str, cells: &[String]| {
+            let cells = cells.iter().map(|cell| format!("<{tag}>{}</{tag}>", escaped(cell)));
+            format!("<tr><th>{}</th>{}</tr>\n", escaped(name), cells.collect::<String>())
+        };
+        let mut html = format!("<table class=\"systems\">{}", line("th", "", &self.systems));
+        let columns = self.systems.len() + 1;
+        let mut part = |heading: &str, rows: &[Row]| {
+            let _ =
+                writeln!(html, "<tr><th class=\"part\" colspan=\"{columns}\">{}</th></tr>", escaped(heading));
+            rows.iter().for_each(|Row { name, cells }| html += &line("td", name, cells));
+        };
+        self.scenarios.iter().for_each(|(scenario, rows)| part(scenario, rows));
+        if !self.intervals.is_empty() {
+            part("95 % intervals of the medians, ms", &self.intervals);
+        }
+        html + &format!("</table>\n<p class=\"what\">{}</p>\n", escaped(self.legend()))
+    }
+}
+
+/// Systems are ranked over the same rows only.
+fn unranked(systems: &[String], results: &[ResultFile]) -> Option<String> {
+    let data: Vec<String> = results.iter().map(data).collect();
+    let is_same = data.iter().all(|other| *other == data[0]);
+    let told = || systems.iter().zip(&data).map(|(system, data)| format!("{system}: {data}"));
+    (!is_same).then(|| {
+        format!("NOT THE SAME DATA, so there are no marks: {}", told().collect::<Vec<_>>().join("; "))
+    })
+}
+
+/// What makes the rows: by it, and not by where they lie.
+fn data(result: &ResultFile) -> String {
+    let parameter = |name: &str| result.parameters.get(name).map_or("", String::as_str);
+    let number = |name: &str| parameter(name).replace('_', "");
+    let parts = parameter("nodes").split(',').filter(|url| !url.trim().is_empty()).count().max(1);
+    format!("{parts} × {} rows of {} sensors, seed {}", number("rows"), number("sensors"), result.plan.seed)
+}
+
+fn intervals(results: &[ResultFile]) -> Vec<Row> {
+    let row = |query: &Query| {
+        let interval = |result| median(result, &query.title())?.interval;
+        let found: Vec<Option<(f64, f64)>> = results.iter().map(interval).collect();
+        let cell = |interval: &Option<(f64, f64)>| {
+            interval.map_or("-".to_owned(), |(low, high)| format!("{} to {}", ms(low), ms(high)))
+        };
+        let is_there = found.iter().any(Option::is_some);
+        is_there.then(|| Row { name: query.title(), cells: found.iter().map(cell).collect() })
+    };
+    QUERIES.iter().filter_map(row).collect()
 }
 
 /// The median response of a query, ns, with its interval.
@@ -126,15 +196,17 @@ impl Cell {
         }
     }
 
-    fn text(self, best: f64) -> String {
-        match self {
-            Cell::Time(time) if time <= best * EQUAL => format!("⊙ {}", ms(time)),
-            Cell::Time(time) if time <= best * FINE => format!("○ {}", ms(time)),
-            Cell::Time(time) => format!("△ {}", ms(time)),
-            Cell::Failed => "N/A".to_owned(),
-            Cell::OutOfTime => "UNK".to_owned(),
-            Cell::Wrong => "WRONG".to_owned(),
-            Cell::Missing => "-".to_owned(),
+    /// `best`: the fastest time, ns, where there are marks.
+    fn text(self, best: Option<f64>) -> String {
+        match (self, best) {
+            (Cell::Time(time), None) => ms(time),
+            (Cell::Time(time), Some(best)) if time <= best * EQUAL => format!("⊙ {}", ms(time)),
+            (Cell::Time(time), Some(best)) if time <= best * FINE => format!("○ {}", ms(time)),
+            (Cell::Time(time), Some(_)) => format!("△ {}", ms(time)),
+            (Cell::Failed, _) => "N/A".to_owned(),
+            (Cell::OutOfTime, _) => "UNK".to_owned(),
+            (Cell::Wrong, _) => "WRONG".to_owned(),
+            (Cell::Missing, _) => "-".to_owned(),
         }
     }
 }
@@ -145,9 +217,11 @@ mod tests {
 
     #[test]
     fn marks_go_by_the_fastest() {
-        let marks = [10e6, 10.9e6, 19e6, 21e6].map(|time| Cell::Time(time).text(10e6));
+        let marks = [10e6, 10.9e6, 19e6, 21e6].map(|time| Cell::Time(time).text(Some(10e6)));
         assert_eq!(marks, ["⊙ 10.00", "⊙ 10.90", "○ 19.00", "△ 21.00"]);
-        let others = [Cell::Failed, Cell::OutOfTime, Cell::Wrong, Cell::Missing].map(|cell| cell.text(1.0));
+        let others =
+            [Cell::Failed, Cell::OutOfTime, Cell::Wrong, Cell::Missing].map(|cell| cell.text(Some(1.0)));
         assert_eq!(others, ["N/A", "UNK", "WRONG", "-"]);
+        assert_eq!(Cell::Time(10e6).text(None), "10.00");
     }
 }

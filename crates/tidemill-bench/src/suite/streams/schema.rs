@@ -183,7 +183,9 @@ impl Shape {
         connection.query(&format!("select coalesce(sum(count), 0), {sums} from {}", view(i)), &mut rows)?;
         let number = |column| {
             let value = rows.int(0, column).and_then(|value| u64::try_from(value).ok());
-            value.ok_or_else(|| Error::Wrong(format!("{} says {:?}", view(i), rows.text(0, column))))
+            value.ok_or_else(|| {
+                Error::Wrong(format!("{} says {}", view(i), rows.text(0, column).unwrap_or("NULL".into())))
+            })
         };
         Ok(Seen { rows: number(0)?, sum_x: number(1)?, sum_y: number(2)? })
     }

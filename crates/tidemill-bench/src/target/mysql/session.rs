@@ -56,6 +56,7 @@ impl Session {
                 Some(0x00) => {
                     let ok = ok(&self.packet)?;
                     done.affected = ok.affected;
+                    rows.iter_mut().for_each(|rows| rows.end_without_columns());
                     ok.status
                 }
                 Some(0xff) => return Err(server_error(&self.packet)),

@@ -89,6 +89,12 @@ impl Session {
                         done.affected = affected(self.channel.bytes(message.body));
                         self.keep_held(rows.as_deref_mut())?;
                     }
+                    if asked.is_none() {
+                        let is_without = self.columns.is_empty();
+                        rows.iter_mut().filter(|_| is_without).for_each(|rows| rows.end_without_columns());
+                        // Those of the next statement of the same text are its own.
+                        self.columns.clear();
+                    }
                     commands += 1;
                 }
                 b'E' => {
@@ -99,8 +105,11 @@ impl Session {
                     return failed.map_or(Ok(done), Err);
                 }
                 b'G' => self.refuse_copy(),
-                b'D' | b'1' | b'2' | b'3' | b'n' | b't' | b'I' | b's' | b'N' | b'S' | b'A' | b'H' | b'd'
-                | b'c' => {}
+                b'H' => {
+                    let refused = "COPY TO STDOUT has nobody here who would read its rows".to_owned();
+                    failed.get_or_insert(Error::Unsupported(refused));
+                }
+                b'D' | b'1' | b'2' | b'3' | b'n' | b't' | b'I' | b's' | b'N' | b'S' | b'A' | b'd' | b'c' => {}
                 tag => return Err(broken(&format!("message \"{}\"", char::from(tag).escape_default()))),
             }
         }
@@ -185,6 +194,7 @@ impl Connection for Session {
     fn query(&mut self, sql: &str, rows: &mut Rows) -> Result<Done> {
         self.not_in_pipeline()?;
         rows.start(0);
+        self.columns.clear();
         send(&mut self.channel.out, b'Q', |out| put_text(out, sql));
         self.finish(Some(rows))
     }
