@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
+use datafusion::common::ScalarValue;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::Expr;
 use tidemill_sql::statement::ImportSelection;
@@ -180,6 +181,23 @@ pub struct RemoteQuery {
     pub cascade: Option<Arc<Cascade>>,
     /// Of a part of what is read.
     pub range: Option<Arc<Range>>,
+    /// What an UPDATE gives to columns, for servers that would keep some values as others without a word.
+    pub assigned: Vec<Assignment>,
+}
+
+/// A column of an UPDATE and its new value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignment {
+    pub column: RemoteColumn,
+    pub value: Assigned,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Assigned {
+    Constant(ScalarValue),
+    Column(RemoteColumn),
+    /// Made of columns, as it is made here.
+    Expression,
 }
 
 /// A query of a part of a table, beside others of the other parts. Where there are no connections for all of them, the first
@@ -240,6 +258,20 @@ pub struct Insertion {
     pub returned: Vec<RemoteColumn>,
     /// For servers of this kind.
     pub cascade: Option<Arc<Cascade>>,
+}
+
+impl Insertion {
+    /// Into the table of a statement.
+    pub fn of(statement: &RemoteQuery, columns: Vec<RemoteColumn>) -> Self {
+        Self {
+            definition: Arc::clone(&statement.definition),
+            relation: statement.relation.clone(),
+            columns,
+            skips_conflicts: false,
+            returned: vec![],
+            cascade: None,
+        }
+    }
 }
 
 /// What came of a statement.

@@ -4,6 +4,7 @@ mod check;
 mod connect;
 mod dialect;
 mod import;
+mod keep;
 mod kind;
 mod login;
 mod scan;

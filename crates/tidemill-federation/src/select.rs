@@ -156,6 +156,7 @@ impl RemoteSelect {
             pruning: self.pruning.clone(),
             cascade: None,
             range: None,
+            assigned: vec![],
         }
     }
 

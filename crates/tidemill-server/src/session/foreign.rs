@@ -195,7 +195,13 @@ pub(super) struct Modified {
 
 fn cannot_be_left(verb: &str, table: &str, obstacle: &Obstacle) -> SqlError {
     let (detail, hint) = match obstacle {
-        Obstacle::Value { column, server } => (
+        Obstacle::Value { column, server, is_constant: true } => (
+            format!(
+                "There is no way to write the new value of \"{column}\" for server \"{server}\" without a change."
+            ),
+            "INSERT gives such values as they are.",
+        ),
+        Obstacle::Value { column, server, is_constant: false } => (
             format!("The new value of \"{column}\" does not mean the same on server \"{server}\"."),
             "Constants do: docs/federation.md lists what else does.",
         ),

@@ -1,0 +1,87 @@
+//! What a column of MySQL or MariaDB would make of a value without a word, and what is left of what fails.
+
+use mysql_async::prelude::Queryable;
+
+use super::mysql::start;
+use crate::server::rows as read;
+
+/// INSERT and UPDATE refuse what would be another value afterwards.
+#[tokio::test]
+async fn values_are_kept_as_they_are_or_refused() {
+    let Some((ours, _node, mut remote)) = start().await else { return };
+    remote
+        .query_drop(
+            "CREATE TABLE kept (id INT PRIMARY KEY, at DATETIME, ms DATETIME(3), us DATETIME(6), h TIME, z TIMESTAMP(1) NULL,
+                 n DECIMAL(6,2), i INT, f FLOAT, g FLOAT(7,2), y YEAR, b BINARY(4), vb VARBINARY(4), c CHAR(5), v VARCHAR(3),
+                 e ENUM('x', 'it''s'), st SET('a', 'b'), j JSON, tiny TINYTEXT)",
+        )
+        .await
+        .unwrap();
+    ours.run(
+        "CREATE FOREIGN TABLE kept (id int, at timestamp, ms timestamp, us timestamp, h time, z timestamptz, n numeric, i numeric,
+             f float8, g float8, y smallint, b bytea, vb bytea, c text, v text, e text, st text, j json, tiny text)
+             SERVER s OPTIONS (dbname 'd');
+         SET timezone = 'UTC'; INSERT INTO kept (id) VALUES (1)",
+    )
+    .await;
+    for (column, kept, refused, why) in [
+        ("at", "2020-01-01 00:00:01", "2020-01-01 00:00:00.5", "the column has 0 digits of a second"),
+        ("ms", "2020-01-01 00:00:00.123", "2020-01-01 00:00:00.1234", "the column has 3 digits of a second"),
+        ("h", "01:02:03", "01:02:03.4", "the column has 0 digits of a second"),
+        ("z", "2020-01-01 00:00:00.5+00", "2020-01-01 00:00:00.55+00", "the column has 1 digits of a second"),
+        ("n", "-12.50", "1.255", "the column has 2 digits behind the point"),
+        ("n", "7.50", "NaN", "MySQL has no infinity and no NaN"),
+        ("i", "100", "1.5", "the column has 0 digits behind the point"),
+        ("f", "0.5", "0.1", "it would be rounded to a float of four bytes"),
+        ("f", "-0.25", "NaN", "MySQL has no infinity and no NaN"),
+        ("g", "0.25", "0.125", "the column has 2 digits behind the point"),
+        ("y", "2000", "70", "a year of two digits would become one of this century or the last"),
+        ("b", "\\x01020304", "\\x010203", "the column fills it up to 4 bytes"),
+        ("c", " a", "a ", "the column loses spaces at the end"),
+        ("v", "ab ", "abc ", "the column loses spaces at the end"),
+        ("e", "it's", "X", "the column has enum('x','it''s'), in this case and order"),
+        ("e", "x", "2", "the column has enum('x','it''s'), in this case and order"),
+        ("st", "a,b", "b,a", "the column has set('a','b'), in this case and order"),
+        ("st", "", "a,a", "the column has set('a','b'), in this case and order"),
+        ("j", "{\"a\": 1}", "", ""),
+        ("vb", "\\x0102", "", ""),
+    ] {
+        let literal = |value: &str| format!("'{}'", value.replace('\'', "''"));
+        let (good, bad) = (literal(kept), literal(refused));
+        for write in
+            ["UPDATE kept SET NAME = NEW WHERE id = 1", "INSERT INTO kept (id, NAME) VALUES (2, NEW)"]
+        {
+            let write = write.replace("NAME", column);
+            if !why.is_empty() {
+                ours.check_failure(&write.replace("NEW", &bad), "22003", why).await;
+            }
+            ours.run(&write.replace("NEW", &good)).await;
+        }
+        let both = format!("SELECT {column} FROM kept ORDER BY id");
+        assert_eq!(read(&ours.client, &both).await, [[kept], [kept]], "{column}");
+        ours.run("DELETE FROM kept WHERE id = 2").await;
+    }
+    let spaces = format!("UPDATE kept SET tiny = '{}'", " ".repeat(256));
+    ours.check_failure(&spaces, "22003", "the column loses spaces at the end").await;
+    ours.check_failure("UPDATE kept SET v = 'abcd'", "22001", "server \"s\": Data too long").await;
+    // Of a column that has more of them.
+    let error = ours.client.simple_query("UPDATE kept SET ms = us").await.unwrap_err();
+    let error = error.as_db_error().unwrap();
+    assert_eq!(
+        (error.code().code(), error.message(), error.detail()),
+        (
+            "0A000",
+            "column \"ms\" of foreign table \"kept\" would not keep every value of column \"us\"",
+            Some("In `d`.`kept` there, \"ms\" is datetime(3), \"us\" is datetime(6).")
+        )
+    );
+    for (to, from) in [("c", "v"), ("e", "v"), ("v", "tiny"), ("i", "n"), ("b", "vb"), ("g", "f")] {
+        let message = format!("would not keep every value of column \"{from}\"");
+        ours.check_failure(&format!("UPDATE kept SET {to} = {from}"), "0A000", &message).await;
+    }
+    ours.run("UPDATE kept SET us = ms, tiny = v, n = i, vb = b, f = f WHERE id = 1").await;
+    assert_eq!(
+        read(&ours.client, "SELECT us, tiny, n, vb FROM kept").await,
+        [["2020-01-01 00:00:00.123", "ab ", "100.00", "\\x01020304"]]
+    );
+}
