@@ -247,7 +247,11 @@ impl Pool {
             }
             code => (state_of(code), format!("server \"{server}\": {said}")),
         };
-        SqlError::new(state, message).with_context(context)
+        let error = SqlError::new(state, message).with_context(context);
+        match told.code == NO_SUCH_DATABASE {
+            true => error.with_hint("The table's option dbname says which database it is in."),
+            false => error,
+        }
     }
 }
 

@@ -85,3 +85,31 @@ async fn values_are_kept_as_they_are_or_refused() {
         [["2020-01-01 00:00:00.123", "ab ", "100.00", "\\x01020304"]]
     );
 }
+
+/// Tables that are made at once are dropped when their rows are refused, or the source fails.
+#[tokio::test]
+async fn a_migration_that_fails_leaves_no_table() {
+    let Some((ours, _node, mut remote)) = start().await else { return };
+    ours.run(
+        "CREATE TABLE l5 (id int, n numeric(12,2)); INSERT INTO l5 VALUES (1, 1), (2, 'NaN');
+         CREATE VIEW breaks AS SELECT 7 / (30000 - x) AS x FROM generate_series(1, 40000) AS x",
+    )
+    .await;
+    for (source, state) in [("l5", "22003"), ("breaks", "22012")] {
+        let migrate = format!("MIGRATE TABLE {source} TO moved SERVER s OPTIONS (dbname 'd')");
+        let error = ours.client.simple_query(&migrate).await.unwrap_err();
+        let error = error.as_db_error().unwrap();
+        assert_eq!(
+            (error.code().code(), error.detail().unwrap_or_default().contains("dropped")),
+            (state, false)
+        );
+        let tables: Vec<String> = remote.query("SHOW TABLES").await.unwrap();
+        assert_eq!(tables, ["f"], "{source}");
+    }
+    let error = ours.client.simple_query("MIGRATE TABLE l5 TO moved SERVER s").await.unwrap_err();
+    let error = error.as_db_error().unwrap();
+    assert_eq!(
+        (error.code().code(), error.hint()),
+        ("42P01", Some("The table's option dbname says which database it is in."))
+    );
+}
