@@ -332,6 +332,9 @@ pub trait Writer: Send {
         Ok(None)
     }
 
+    /// Gives up the rows that wait for the next flush.
+    fn forget(&mut self) {}
+
     /// Returns when the server has taken all rows.
     async fn flush(&mut self) -> Result<()> {
         Ok(())

@@ -13,7 +13,7 @@ use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use futures::future::try_join_all;
+use futures::future::{join_all, try_join_all};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use tidemill_sql::{Result, SqlError, SqlState};
@@ -93,10 +93,23 @@ impl Transactions {
         self.open.lock().transactions.clone()
     }
 
+    /// Parts of one statement, on a server each. What one of them refuses ends the others at once, unless there are savepoints:
+    /// a block that goes back to one needs connections that are done with what they were asked.
+    pub async fn together<T>(
+        &self,
+        parts: impl Iterator<Item = impl Future<Output = Result<T>>>,
+    ) -> Result<Vec<T>> {
+        let goes_on = self.open.lock().savepoints > 0;
+        match goes_on {
+            true => join_all(parts).await.into_iter().collect(),
+            false => try_join_all(parts).await,
+        }
+    }
+
     /// Returns when all servers have taken what was written to them.
     pub async fn flush(&self) -> Result<()> {
         let all = self.all();
-        try_join_all(all.iter().map(|transaction| transaction.flush())).await.map(drop)
+        self.together(all.iter().map(|transaction| transaction.flush())).await.map(drop)
     }
 
     /// Makes all of it last, one server after the other, once all have taken their part. An error that comes in between
@@ -314,6 +327,8 @@ impl Course {
             && let Some(rows) = savepoint.checked_sub(1).and_then(|last| self.savepoints.get(last))
         {
             let rows = *rows;
+            // What a statement that failed has left on its way is not sent first.
+            self.writer.forget();
             self.command("ROLLBACK TO SAVEPOINT", savepoint).await?;
             self.rows = rows;
             self.savepoints.truncate(savepoint);

@@ -174,6 +174,10 @@ impl Writer for WatchedWriter {
         guarded(&self.health, self.writer.id()).await
     }
 
+    fn forget(&mut self) {
+        self.writer.forget();
+    }
+
     async fn flush(&mut self) -> Result<()> {
         guarded(&self.health, self.writer.flush()).await
     }

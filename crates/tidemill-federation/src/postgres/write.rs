@@ -395,6 +395,11 @@ impl Writer for Transaction {
         fate::id(self.client()?).await.map_err(|error| self.failed(&RemoteQuery::default(), &error))
     }
 
+    /// A COPY whose sink is dropped fails there, which is what a savepoint undoes.
+    fn forget(&mut self) {
+        self.copying = None;
+    }
+
     /// Ends the COPY.
     async fn flush(&mut self) -> Result<()> {
         let Some(mut copying) = self.copying.take() else { return Ok(()) };
