@@ -102,12 +102,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec::new("column_name", COLUMN, Check::Text, Support::Yes),
     OptionSpec::new("use_remote_estimate", SERVER_AND_TABLE, Check::Bool, NO_COSTS),
     OptionSpec::new("updatable", SERVER_AND_TABLE, Check::Bool, Support::Yes),
-    OptionSpec::new(
-        "truncatable",
-        SERVER_AND_TABLE,
-        Check::Bool,
-        Support::NoEffect("TRUNCATE is of tables here"),
-    ),
+    OptionSpec::new("truncatable", SERVER_AND_TABLE, Check::Bool, Support::Yes),
     OptionSpec::new("fetch_size", SERVER_AND_TABLE, Check::Positive, NO_CURSOR),
     OptionSpec::new(
         "batch_size",

@@ -157,6 +157,7 @@ impl RemoteSelect {
             cascade: None,
             range: None,
             assigned: vec![],
+            empties: false,
         }
     }
 

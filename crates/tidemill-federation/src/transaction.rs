@@ -60,7 +60,12 @@ impl Transactions {
         let new = Arc::new(Transaction {
             node: node.to_string(),
             connector: Arc::clone(connector),
-            course: AsyncMutex::new(Course { writer, rows: 0, savepoints: vec![], is_busy: false }),
+            course: AsyncMutex::new(Course {
+                writer,
+                tally: Tally::default(),
+                savepoints: vec![],
+                is_busy: false,
+            }),
             due: Mutex::new(due),
             is_committed: AtomicBool::new(false),
             spent: Mutex::default(),
@@ -140,15 +145,14 @@ async fn half_done(all: &[Arc<Transaction>], failed: Option<usize>, error: SqlEr
     let is_unknown = error.state == SqlState::TRANSACTION_RESOLUTION_UNKNOWN;
     let (mut done, mut unknown, mut undone) = (Vec::new(), Vec::new(), Vec::new());
     for (place, transaction) in all.iter().enumerate() {
-        let rows = transaction.course.lock().await.rows;
-        if rows > 0 {
+        let tally = transaction.course.lock().await.tally;
+        if tally.rows > 0 || tally.is_emptied {
             let side = match transaction.is_committed() {
                 true => &mut done,
                 false if is_unknown && failed == Some(place) => &mut unknown,
                 false => &mut undone,
             };
-            let noun = if rows == 1 { "row" } else { "rows" };
-            side.push(format!("{} ({rows} {noun})", transaction.node));
+            side.push(format!("{} ({tally})", transaction.node));
         }
     }
     if done.is_empty() && unknown.len() + undone.len() <= 1 {
@@ -177,11 +181,28 @@ pub struct Transaction {
 struct Course {
     writer: Box<dyn Writer>,
     /// Added and changed so far, without what was undone.
-    rows: u64,
-    /// How many those were at each savepoint that was made there.
-    savepoints: Vec<u64>,
+    tally: Tally,
+    /// What that was at each savepoint that was made there.
+    savepoints: Vec<Tally>,
     /// Something was begun; if it did not come to its end, nobody knows where the connection is.
     is_busy: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Tally {
+    rows: u64,
+    /// Tables have lost all rows, which nobody has counted.
+    is_emptied: bool,
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.rows, self.is_emptied) {
+            (_, true) => f.write_str("all rows"),
+            (1, _) => f.write_str("1 row"),
+            (rows, _) => write!(f, "{rows} rows"),
+        }
+    }
 }
 
 /// What has become of the block's savepoints since the transaction was used.
@@ -212,6 +233,7 @@ impl Transaction {
     pub async fn execute(&self, statement: &RemoteQuery) -> Result<Answer> {
         let mut course = self.ready().await?;
         let answer = self.timed(course.writer.execute(statement)).await;
+        course.tally.is_emptied |= statement.empties && answer.is_ok();
         course.note(answer)
     }
 
@@ -220,6 +242,7 @@ impl Transaction {
         let mut course = self.ready().await?;
         let answer = self.timed(course.writer.execute_alone(statement)).await;
         self.is_committed.store(answer.is_ok(), Ordering::Release);
+        course.tally.is_emptied |= statement.empties && answer.is_ok();
         course.note(answer)
     }
 
@@ -324,13 +347,13 @@ fn batches(answer: Answer, schema: &SchemaRef) -> Vec<datafusion::error::Result<
 impl Course {
     async fn catch_up(&mut self, due: Due) -> Result<()> {
         if let Some(savepoint) = due.undone_to
-            && let Some(rows) = savepoint.checked_sub(1).and_then(|last| self.savepoints.get(last))
+            && let Some(tally) = savepoint.checked_sub(1).and_then(|last| self.savepoints.get(last))
         {
-            let rows = *rows;
+            let tally = *tally;
             // What a statement that failed has left on its way is not sent first.
             self.writer.forget();
             self.command("ROLLBACK TO SAVEPOINT", savepoint).await?;
-            self.rows = rows;
+            self.tally = tally;
             self.savepoints.truncate(savepoint);
         }
         if due.kept < self.savepoints.len() {
@@ -339,7 +362,7 @@ impl Course {
         }
         while self.savepoints.len() < due.wanted {
             self.command("SAVEPOINT", self.savepoints.len() + 1).await?;
-            self.savepoints.push(self.rows);
+            self.savepoints.push(self.tally);
         }
         Ok(())
     }
@@ -351,6 +374,6 @@ impl Course {
 
     fn note(&mut self, answer: Result<Answer>) -> Result<Answer> {
         self.is_busy = false;
-        answer.inspect(|answer| self.rows += answer.count)
+        answer.inspect(|answer| self.tally.rows += answer.count)
     }
 }

@@ -30,7 +30,7 @@ impl Session {
         Ok(Some(self.within_block(writing)))
     }
 
-    fn within_block(&mut self, writing: Writing) -> Writing {
+    pub(super) fn within_block(&mut self, writing: Writing) -> Writing {
         let route = Route::new(&self.server.identity, &self.settings.current().cascade_route);
         let writing = writing.along(route);
         let servers = writing.written().map(|written| written.target.server.as_str());
