@@ -255,6 +255,11 @@ pub trait Writer: Send {
     /// Adds rows with the columns of the insertion. What is wrong with them may come out as late as at the next flush.
     async fn insert(&mut self, into: &Insertion, rows: &RecordBatch) -> Result<Answer>;
 
+    /// The columns of a table, as they are called there, whose values the server makes of those of others.
+    async fn generated(&mut self, _: &Insertion) -> Result<Arc<[String]>> {
+        Ok(Arc::new([]))
+    }
+
     /// A statement in the server's words: an UPDATE, a DELETE, a definition, a savepoint, or a query of what the
     /// transaction sees. It has rows if the statement names columns.
     async fn execute(&mut self, statement: &RemoteQuery) -> Result<Answer>;

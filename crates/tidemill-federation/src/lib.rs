@@ -11,6 +11,7 @@ mod excerpt;
 pub mod expression;
 pub mod fact;
 pub mod file;
+mod generated;
 pub mod health;
 pub mod influx;
 pub mod keepalive;

@@ -6,6 +6,7 @@ pub mod dialect;
 mod error;
 mod facts;
 mod fate;
+mod generated;
 mod import;
 mod running;
 mod scan;
@@ -128,7 +129,7 @@ pub const OPTIONS: &[OptionSpec] = &[
         "import_generated",
         IMPORT,
         Check::Bool,
-        Support::NoEffect("values are made by the server"),
+        Support::NoEffect("the server is asked which columns it makes"),
     ),
 ];
 

@@ -20,6 +20,8 @@ use tidemill_sql::{Result, SqlError, SqlState};
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
 
 use crate::connector::{Answer, Connector, Insertion, RemoteQuery, Writer};
+use crate::generated::left_out;
+use crate::table::TableDefinition;
 
 /// The transactions that a statement, or a block, has begun. A query of a block finds them as an extension of its
 /// session's configuration.
@@ -64,6 +66,7 @@ impl Transactions {
                 writer,
                 tally: Tally::default(),
                 savepoints: vec![],
+                generated: None,
                 is_busy: false,
             }),
             due: Mutex::new(due),
@@ -184,6 +187,8 @@ struct Course {
     tally: Tally,
     /// What that was at each savepoint that was made there.
     savepoints: Vec<Tally>,
+    /// The columns that are generated there, of the table that got the last rows.
+    generated: Option<(Arc<TableDefinition>, Arc<[String]>)>,
     /// Something was begun; if it did not come to its end, nobody knows where the connection is.
     is_busy: bool,
 }
@@ -225,7 +230,7 @@ impl fmt::Debug for Transaction {
 impl Transaction {
     pub async fn insert(&self, into: &Insertion, rows: &RecordBatch) -> Result<Answer> {
         let mut course = self.ready().await?;
-        let answer = self.timed(course.writer.insert(into, rows)).await;
+        let answer = self.timed(course.insert(into, rows)).await;
         course.note(answer)
     }
 
@@ -345,6 +350,21 @@ fn batches(answer: Answer, schema: &SchemaRef) -> Vec<datafusion::error::Result<
 }
 
 impl Course {
+    async fn insert(&mut self, into: &Insertion, rows: &RecordBatch) -> Result<Answer> {
+        let generated = match &self.generated {
+            Some((table, generated)) if Arc::ptr_eq(table, &into.definition) => Arc::clone(generated),
+            _ => {
+                let generated = self.writer.generated(into).await?;
+                self.generated = Some((Arc::clone(&into.definition), Arc::clone(&generated)));
+                generated
+            }
+        };
+        match left_out(into, rows, &generated)? {
+            Some((into, rows)) => self.writer.insert(&into, &rows).await,
+            None => self.writer.insert(into, rows).await,
+        }
+    }
+
     async fn catch_up(&mut self, due: Due) -> Result<()> {
         if let Some(savepoint) = due.undone_to
             && let Some(tally) = savepoint.checked_sub(1).and_then(|last| self.savepoints.get(last))

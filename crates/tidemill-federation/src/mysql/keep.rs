@@ -2,6 +2,7 @@
 //! Strict mode refuses the rest there.
 
 use std::str::from_utf8;
+use std::sync::Arc;
 
 use mysql_async::consts::{ColumnFlags, ColumnType};
 use mysql_async::prelude::Queryable;
@@ -37,8 +38,8 @@ pub struct Kept {
 pub async fn described(pool: &Pool, conn: &mut Conn, into: &Insertion) -> Result<Vec<Kept>> {
     let select = query(into, format!("SELECT {} FROM {}", names(into), into.relation));
     let failed = |error: Error| pool.failed(&select, &error);
+    let all = declared(pool, conn, into).await?;
     let statement = conn.prep(select.sql.as_str()).await.map_err(failed)?;
-    let all: Vec<Row> = conn.query(format!("SHOW COLUMNS FROM {}", into.relation)).await.map_err(failed)?;
     let mut columns = Vec::with_capacity(into.columns.len());
     for (column, found) in into.columns.iter().zip(statement.columns()) {
         if !kind::fits(found, column.ty) {
@@ -50,6 +51,24 @@ pub async fn described(pool: &Pool, conn: &mut Conn, into: &Insertion) -> Result
     }
     conn.close(statement).await.map_err(failed)?;
     Ok(columns)
+}
+
+/// Of those columns the ones that MySQL makes of others.
+pub async fn generated(pool: &Pool, conn: &mut Conn, into: &Insertion) -> Result<Arc<[String]>> {
+    let all = declared(pool, conn, into).await?;
+    let is_generated = |remote: &str| {
+        let row = all.iter().find(|row| is_named(row, remote));
+        let more = row.and_then(|row| told(row, 5)).unwrap_or_default().to_uppercase();
+        ["STORED GENERATED", "VIRTUAL GENERATED", "PERSISTENT"].iter().any(|kind| more.contains(kind))
+    };
+    let columns = into.definition.columns.iter().map(|column| column.remote.clone());
+    Ok(columns.filter(|remote| is_generated(remote)).collect())
+}
+
+/// All columns of the table: name, type, null, key, default, and what else there is.
+async fn declared(pool: &Pool, conn: &mut Conn, into: &Insertion) -> Result<Vec<Row>> {
+    let show = query(into, format!("SHOW COLUMNS FROM {}", into.relation));
+    conn.query(show.sql.as_str()).await.map_err(|error| pool.failed(&show, &error))
 }
 
 /// Names of columns know no case there.

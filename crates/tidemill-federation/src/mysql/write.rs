@@ -139,6 +139,11 @@ impl Writer for Transaction {
         Ok(Answer { count: rows.num_rows() as u64, rows: vec![] })
     }
 
+    async fn generated(&mut self, into: &Insertion) -> Result<Arc<[String]>> {
+        let pool = Arc::clone(&self.pool);
+        keep::generated(&pool, self.conn()?, into).await
+    }
+
     async fn execute(&mut self, statement: &RemoteQuery) -> Result<Answer> {
         self.check_assigned(statement).await?;
         let pool = Arc::clone(&self.pool);

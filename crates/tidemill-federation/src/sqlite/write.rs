@@ -11,11 +11,12 @@ use tidemill_sql::text::write_timestamp;
 use tidemill_sql::{Result, SqlError};
 
 use super::Database;
-use super::declared::{Affinity, check_columns, is_epoch};
+use super::declared::{Affinity, check_columns, generated, is_epoch};
 use super::scan::cell;
 use crate::cell::{Cell, Rows};
 use crate::connector::{Answer, Assigned, Assignment, Insertion, RemoteColumn, RemoteQuery, Writer};
 use crate::dialect::quote_always;
+use crate::generated::refused;
 use crate::value::{Values, not_kept};
 
 const BATCH_ROWS: usize = 8192;
@@ -74,6 +75,11 @@ impl Writer for Transaction {
         self.run(move |database, connection| insert(database, connection, &into, &rows)).await
     }
 
+    async fn generated(&mut self, into: &Insertion) -> Result<Arc<[String]>> {
+        let into = into.clone();
+        self.run(move |database, connection| generated(database, connection, &query_of(&into))).await
+    }
+
     async fn execute(&mut self, statement: &RemoteQuery) -> Result<Answer> {
         let query = statement.clone();
         self.run(move |database, connection| {
@@ -100,14 +106,7 @@ fn insert(
     into: &Insertion,
     rows: &RecordBatch,
 ) -> Result<Answer> {
-    let query = RemoteQuery {
-        sql: insert_sql(into),
-        columns: into.returned.clone(),
-        table: into.definition.name.clone(),
-        relation: into.relation.clone(),
-        definition: Arc::clone(&into.definition),
-        ..RemoteQuery::default()
-    };
+    let query = query_of(into);
     let affinities = check_columns(database, connection, &query)?;
     let places: Vec<Place> =
         into.columns.iter().map(|column| Place::of(&query, &affinities, column)).collect();
@@ -122,10 +121,26 @@ fn insert(
     work.finish()
 }
 
+fn query_of(into: &Insertion) -> RemoteQuery {
+    RemoteQuery {
+        sql: insert_sql(into),
+        columns: into.returned.clone(),
+        table: into.definition.name.clone(),
+        relation: into.relation.clone(),
+        definition: Arc::clone(&into.definition),
+        ..RemoteQuery::default()
+    }
+}
+
 /// The new values of an UPDATE, which are refused as those of an INSERT are.
 fn check_assigned(database: &Database, connection: &Connection, update: &RemoteQuery) -> Result<()> {
     if update.assigned.is_empty() {
         return Ok(());
+    }
+    let generated = generated(database, connection, update)?;
+    if let Some(made) = update.assigned.iter().find(|made| generated.contains(&made.column.remote)) {
+        let message = format!("column \"{}\" can only be updated to DEFAULT", made.column.name);
+        return Err(refused(&made.column, message, &update.relation));
     }
     let affinities = check_columns(database, connection, update)?;
     let place = |column: &RemoteColumn| Place::of(update, &affinities, column);

@@ -113,3 +113,30 @@ async fn a_migration_that_fails_leaves_no_table() {
         ("42P01", Some("The table's option dbname says which database it is in."))
     );
 }
+
+#[tokio::test]
+async fn generated_columns_are_left_to_the_server() {
+    let Some((ours, _node, mut remote)) = start().await else { return };
+    remote
+        .query_drop("CREATE TABLE made (id INT, Twice INT AS (id * 2) STORED, v INT AS (id + 1) VIRTUAL)")
+        .await
+        .unwrap();
+    ours.run("IMPORT FOREIGN SCHEMA d LIMIT TO (made) FROM SERVER s INTO public").await;
+    ours.run("INSERT INTO made VALUES (1); INSERT INTO made (v, id) SELECT NULL, 2; TRUNCATE f").await;
+    let path = ours.path("made.csv");
+    std::fs::write(&path, "3\n").unwrap();
+    ours.run(&format!("COPY made (id) FROM '{path}' (FORMAT csv)")).await;
+    assert_eq!(
+        read(&ours.client, "SELECT * FROM made ORDER BY id").await,
+        [["1", "2", "2"], ["2", "4", "3"], ["3", "6", "4"]]
+    );
+    for (sql, message) in [
+        ("INSERT INTO made VALUES (4, 8)", "cannot insert a non-DEFAULT value into column \"Twice\""),
+        ("UPDATE made SET v = 1", "server \"s\": The value specified for generated column 'v'"),
+    ] {
+        ours.check_failure(sql, "428C9", message).await;
+    }
+    ours.run("UPDATE made SET id = 5 WHERE id = 3; MIGRATE TABLE made TO copied SERVER s OPTIONS (dbname 'd', table_name 'copied')")
+        .await;
+    assert_eq!(read(&ours.client, "SELECT * FROM copied WHERE id = 5").await, [["5", "10", "6"]]);
+}
