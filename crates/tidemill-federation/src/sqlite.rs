@@ -40,6 +40,8 @@ pub const OPTIONS: &[OptionSpec] = &[
     ),
     OptionSpec::new("column_name", &[Place::Column], Check::Text, Support::Yes),
     OptionSpec::new("column_type", &[Place::Column], Check::OneOf(&["INT", "TEXT", "BLOB"]), Support::Yes),
+    OptionSpec::new("import_not_null", &[Place::Import], Check::Bool, Support::Yes),
+    OptionSpec::new("import_default", &[Place::Import], Check::OneOf(&["false", "off", "0"]), Support::Yes),
     OptionSpec::new("truncatable", SERVER_AND_TABLE, Check::Bool, Support::Yes),
     OptionSpec::new(
         "keep_connections",

@@ -151,6 +151,10 @@ async fn schemas_are_imported() {
     assert_eq!(read(&ours.client, all).await, wanted);
     assert_eq!(read(&ours.client, "SELECT i FROM seen").await, [["2"]]);
     ours.check_failure("SELECT * FROM f", "42P01", "relation \"f\" does not exist").await;
+    ours.run("DROP FOREIGN TABLE kinds; IMPORT FOREIGN SCHEMA main LIMIT TO (kinds) FROM SERVER s INTO public OPTIONS (import_not_null 'false')")
+        .await;
+    let not_null = "SELECT count(*) FROM pg_attribute WHERE attrelid = 'kinds'::regclass AND attnotnull";
+    assert_eq!(read(&ours.client, not_null).await, [["0"]]);
 }
 
 /// UPDATE refuses what INSERT does, and what SQLite makes of others is left to it.
