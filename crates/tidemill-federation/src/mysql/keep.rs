@@ -195,11 +195,7 @@ impl Kept {
             ColumnType::MYSQL_TYPE_STRING => true,
             // Longer ones are refused there, unless what is too long is spaces.
             ColumnType::MYSQL_TYPE_VAR_STRING => text.chars().count() > self.length() / CHARACTER_BYTES,
-            ColumnType::MYSQL_TYPE_BLOB => match self.declared.as_str() {
-                "tinytext" => text.len() > usize::from(u8::MAX),
-                "text" => text.len() > usize::from(u16::MAX),
-                _ => false,
-            },
+            ColumnType::MYSQL_TYPE_BLOB => text.len() > self.bytes_max(),
             _ => false,
         };
         is_cut.then(|| "the column loses spaces at the end".to_string())
@@ -225,6 +221,16 @@ impl Kept {
         usize::try_from(self.found.column_length()).unwrap_or(usize::MAX)
     }
 
+    /// Of the longest text.
+    fn bytes_max(&self) -> usize {
+        match (self.is(ColumnType::MYSQL_TYPE_BLOB), self.declared.as_str()) {
+            (false, _) => self.length(),
+            (true, "tinytext") => usize::from(u8::MAX),
+            (true, "text") => usize::from(u16::MAX),
+            (true, _) => usize::MAX,
+        }
+    }
+
     /// Whether every value of another column is kept as it is, or refused there.
     pub fn keeps_all_of(&self, other: &Kept) -> bool {
         use ColumnType::*;
@@ -240,11 +246,10 @@ impl Kept {
             MYSQL_TYPE_FLOAT => from == to && self.found.decimals() == DECIMALS_ANY,
             MYSQL_TYPE_DOUBLE => self.found.decimals() == DECIMALS_ANY,
             MYSQL_TYPE_STRING => false,
-            // What is too long is refused there, unless it is spaces.
-            MYSQL_TYPE_VAR_STRING if self.is_text() => {
-                other.members.is_empty() && (other.is_padded() || self.length() >= other.length())
+            // What is too long is refused there, unless it is spaces, with which no char and no member ends.
+            MYSQL_TYPE_VAR_STRING | MYSQL_TYPE_BLOB if self.is_text() => {
+                from == MYSQL_TYPE_STRING || self.bytes_max() >= other.bytes_max()
             }
-            MYSQL_TYPE_BLOB if self.is_text() => !matches!(self.declared.as_str(), "tinytext" | "text"),
             MYSQL_TYPE_VAR_STRING | MYSQL_TYPE_BLOB => true,
             _ => self.found.decimals() >= other.found.decimals(),
         }
