@@ -11,8 +11,7 @@
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{DataType, Schema, SchemaRef};
-use datafusion::common::ScalarValue;
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::physical_expr::utils::collect_columns;
@@ -24,7 +23,7 @@ use datafusion::physical_plan::union::UnionExec;
 use tidemill_sql::SqlError;
 
 use crate::cascade::Cascade;
-use crate::connector::{Connector, RemoteQuery};
+use crate::connector::{Assigned, Assignment, Connector, RemoteQuery};
 use crate::node::{DeadNodes, Member};
 use crate::pushdown::Source;
 use crate::returned::columns_of;
@@ -77,7 +76,7 @@ pub enum Obstacle {
     /// Rows have to be filtered here.
     Condition,
     /// The new value of this column is another one on this server.
-    Value { column: String, server: String },
+    Value { column: String, server: String, is_constant: bool },
 }
 
 /// The statements that change the rows of a query of this table; none if some of the work would have to be done here.
@@ -177,16 +176,21 @@ fn of_scan(scan: &ForeignScanExec, sources: &[Source], verb: &Verb) -> std::resu
     }
     let dialect = scan.capabilities().dialect;
     let relation = select.relation(dialect);
+    let mut assigned = Vec::new();
     let mut sql = match verb {
         Verb::Delete => format!("DELETE FROM {relation}"),
         Verb::Update(columns) => {
-            let assigned = (0..columns.len()).map(|i| assignment(scan, columns, sources, i));
-            let assigned = assigned.zip(columns).map(|(assigned, column)| {
-                let (column, server) = (column.clone(), scan.server().to_string());
-                assigned.ok_or(Obstacle::Value { column, server })
-            });
-            let assigned = assigned.collect::<std::result::Result<Vec<_>, _>>()?;
-            format!("UPDATE {relation} SET {}", assigned.join(", "))
+            let mut written = Vec::with_capacity(columns.len());
+            for place in 0..columns.len() {
+                let Some((sql, new)) = assignment(scan, columns, sources, place) else {
+                    let is_constant = matches!(sources.get(place), Some(Source::Constant(_)));
+                    let (column, server) = (columns[place].clone(), scan.server().to_string());
+                    return Err(Obstacle::Value { column, server, is_constant });
+                };
+                written.push(sql);
+                assigned.push(new);
+            }
+            format!("UPDATE {relation} SET {}", written.join(", "))
         }
     };
     if !select.conditions.is_empty() {
@@ -198,15 +202,15 @@ fn of_scan(scan: &ForeignScanExec, sources: &[Source], verb: &Verb) -> std::resu
         dead_nodes: scan.dead_nodes(),
         table: Arc::clone(&select.table),
         connector: Arc::clone(scan.connector()),
-        statement: RemoteQuery { sql, table: select.table.name.clone(), relation, ..RemoteQuery::default() },
+        statement: RemoteQuery {
+            sql,
+            table: select.table.name.clone(),
+            relation,
+            definition: Arc::clone(&select.table),
+            assigned,
+            ..RemoteQuery::default()
+        },
     })
-}
-
-/// Whether a column of years keeps this as the number that it is.
-fn is_kept_as_year(source: &Source) -> bool {
-    let Source::Constant(value) = source else { return false };
-    let year = value.cast_to(&DataType::Int64);
-    year.is_ok_and(|year| !matches!(year, ScalarValue::Int64(Some(1..=99))))
 }
 
 /// The new value of one of the columns that get one; `None`: it is not the same there.
@@ -215,14 +219,15 @@ fn assignment(
     columns: &[String],
     sources: &[Source],
     place: usize,
-) -> Option<String> {
+) -> Option<(String, Assignment)> {
     let (select, capabilities) = (scan.select(), scan.capabilities());
     let (source, dialect) = (sources.get(place)?, capabilities.dialect);
     if !dialect.assigns_at_once() && reads_one_of(select, source, &columns[..place]) {
         return None;
     }
     let column = select.table.columns.iter().find(|column| column.name == columns[place])?;
-    if select.facts.years.contains(&column.remote) && !is_kept_as_year(source) {
+    let is_constant = matches!(source, Source::Constant(_));
+    if select.facts.years.contains(&column.remote) && !is_constant {
         return None;
     }
     let value = match source {
@@ -231,7 +236,13 @@ fn assignment(
         }
         source => select.value(source, column.ty, capabilities)?,
     };
-    Some(format!("{} = {value}", dialect.name(&column.remote)))
+    let assigned = match source {
+        Source::Constant(value) => Assigned::Constant(value.clone()),
+        Source::Column { index, .. } => Assigned::Column(select.items.get(*index)?.column.clone()),
+        Source::Expression { .. } => Assigned::Expression,
+    };
+    let assignment = Assignment { column: column.remote_column(), value: assigned };
+    Some((format!("{} = {value}", dialect.name(&column.remote)), assignment))
 }
 
 /// Whether a new value is made of a column that gets one itself, further to the left.

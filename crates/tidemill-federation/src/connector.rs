@@ -7,7 +7,6 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use datafusion::execution::SendableRecordBatchStream;
-use datafusion::logical_expr::Expr;
 use tidemill_sql::statement::ImportSelection;
 use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError, SqlState};
@@ -16,6 +15,7 @@ use crate::cascade::Cascade;
 use crate::dialect::{Comparison, Dialect, Operand};
 use crate::fact::TableFacts;
 use crate::option::Options;
+pub use crate::remote_query::{Assigned, Assignment, Range, RemoteColumn, RemoteQuery};
 use crate::snapshot::Shared;
 use crate::table::TableDefinition;
 
@@ -162,51 +162,6 @@ fn has(types: &[Scalar], ty: Type) -> bool {
     !ty.array && types.contains(&ty.scalar)
 }
 
-/// A query, or another statement, for the other side.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RemoteQuery {
-    /// In the words of the other side.
-    pub sql: String,
-    pub columns: Vec<RemoteColumn>,
-    /// The foreign table, as errors name it.
-    pub table: String,
-    /// The relation of the other side, as errors name it.
-    pub relation: String,
-    /// What is read, with the options of the table and its columns.
-    pub definition: Arc<TableDefinition>,
-    /// Conditions over the table's columns that all have to hold; for those that [prune](Capabilities::prunes).
-    pub pruning: Vec<Expr>,
-    /// For servers of this kind.
-    pub cascade: Option<Arc<Cascade>>,
-    /// Of a part of what is read.
-    pub range: Option<Arc<Range>>,
-}
-
-/// A query of a part of a table, beside others of the other parts. Where there are no connections for all of them, the first
-/// reads everything and the others have no rows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Range {
-    pub is_first: bool,
-    pub whole: RemoteQuery,
-}
-
-/// A column of the result.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RemoteColumn {
-    /// As it is called here.
-    pub name: String,
-    pub ty: Type,
-    /// As it is called there.
-    pub remote: String,
-}
-
-impl RemoteQuery {
-    /// A statement without rows.
-    pub fn command(sql: impl Into<String>) -> Self {
-        Self { sql: sql.into(), ..Self::default() }
-    }
-}
-
 /// A table that the other side has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedTable {
@@ -240,6 +195,20 @@ pub struct Insertion {
     pub returned: Vec<RemoteColumn>,
     /// For servers of this kind.
     pub cascade: Option<Arc<Cascade>>,
+}
+
+impl Insertion {
+    /// Into the table of a statement.
+    pub fn of(statement: &RemoteQuery, columns: Vec<RemoteColumn>) -> Self {
+        Self {
+            definition: Arc::clone(&statement.definition),
+            relation: statement.relation.clone(),
+            columns,
+            skips_conflicts: false,
+            returned: vec![],
+            cascade: None,
+        }
+    }
 }
 
 /// What came of a statement.
@@ -286,6 +255,11 @@ pub trait Writer: Send {
     /// Adds rows with the columns of the insertion. What is wrong with them may come out as late as at the next flush.
     async fn insert(&mut self, into: &Insertion, rows: &RecordBatch) -> Result<Answer>;
 
+    /// The columns of a table, as they are called there, whose values the server makes of those of others.
+    async fn generated(&mut self, _: &Insertion) -> Result<Arc<[String]>> {
+        Ok(Arc::new([]))
+    }
+
     /// A statement in the server's words: an UPDATE, a DELETE, a definition, a savepoint, or a query of what the
     /// transaction sees. It has rows if the statement names columns.
     async fn execute(&mut self, statement: &RemoteQuery) -> Result<Answer>;
@@ -299,6 +273,9 @@ pub trait Writer: Send {
     async fn id(&mut self) -> Result<Option<String>> {
         Ok(None)
     }
+
+    /// Gives up the rows that wait for the next flush.
+    fn forget(&mut self) {}
 
     /// Returns when the server has taken all rows.
     async fn flush(&mut self) -> Result<()> {

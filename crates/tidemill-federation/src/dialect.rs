@@ -10,6 +10,7 @@ use tidemill_sql::types::{Scalar, Type};
 use crate::fact::TableFacts;
 use crate::select::RemoteSelect;
 use crate::table::ForeignColumn;
+use crate::truncation::Truncation;
 
 /// Only called for types and operators that the [`Capabilities`](crate::connector::Capabilities) name.
 pub trait Dialect: fmt::Debug + Send + Sync {
@@ -114,6 +115,12 @@ pub trait Dialect: fmt::Debug + Send + Sync {
     /// The type for a column that keeps every value of a type as it is; `None`: there is none.
     fn column_type(&self, _ty: Type) -> Option<String> {
         None
+    }
+
+    /// TRUNCATE of tables, as one statement or several; `None`: not in this way.
+    fn truncate(&self, relations: &[String], how: Truncation) -> Option<Vec<String>> {
+        let delete = |relation: &String| format!("DELETE FROM {relation}");
+        (how == Truncation::PLAIN).then(|| relations.iter().map(delete).collect())
     }
 
     /// What is behind the type of a column that may be null.

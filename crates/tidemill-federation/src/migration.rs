@@ -79,7 +79,10 @@ impl Migration {
 
     /// Takes away what was made. The error is the one for which that is, with what could not be taken away.
     pub async fn discard(mut self, error: SqlError) -> SqlError {
-        let left = discard(std::mem::take(&mut self.made.0)).await;
+        let made = std::mem::take(&mut self.made.0);
+        // Its transactions end, because servers drop no table that one of them has written to.
+        drop(self);
+        let left = discard(made).await;
         if left.is_empty() {
             return error;
         }

@@ -4,6 +4,7 @@ mod check;
 mod connect;
 mod dialect;
 mod import;
+mod keep;
 mod kind;
 mod login;
 mod scan;
@@ -72,7 +73,7 @@ pub const OPTIONS: &[OptionSpec] = &[
         "import_generated",
         IMPORT,
         Check::Bool,
-        Support::NoEffect("values are made by the server"),
+        Support::NoEffect("the server is asked which columns it makes"),
     ),
 ];
 

@@ -6,6 +6,7 @@ pub mod dialect;
 mod error;
 mod facts;
 mod fate;
+mod generated;
 mod import;
 mod running;
 mod scan;
@@ -102,12 +103,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec::new("column_name", COLUMN, Check::Text, Support::Yes),
     OptionSpec::new("use_remote_estimate", SERVER_AND_TABLE, Check::Bool, NO_COSTS),
     OptionSpec::new("updatable", SERVER_AND_TABLE, Check::Bool, Support::Yes),
-    OptionSpec::new(
-        "truncatable",
-        SERVER_AND_TABLE,
-        Check::Bool,
-        Support::NoEffect("TRUNCATE is of tables here"),
-    ),
+    OptionSpec::new("truncatable", SERVER_AND_TABLE, Check::Bool, Support::Yes),
     OptionSpec::new("fetch_size", SERVER_AND_TABLE, Check::Positive, NO_CURSOR),
     OptionSpec::new(
         "batch_size",
@@ -133,7 +129,7 @@ pub const OPTIONS: &[OptionSpec] = &[
         "import_generated",
         IMPORT,
         Check::Bool,
-        Support::NoEffect("values are made by the server"),
+        Support::NoEffect("the server is asked which columns it makes"),
     ),
 ];
 

@@ -156,6 +156,8 @@ impl RemoteSelect {
             pruning: self.pruning.clone(),
             cascade: None,
             range: None,
+            assigned: vec![],
+            empties: false,
         }
     }
 

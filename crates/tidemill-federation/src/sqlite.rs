@@ -27,7 +27,6 @@ use dialect::SqliteDialect;
 
 const SERVER: &[Place] = &[Place::Server];
 const SERVER_AND_TABLE: &[Place] = &[Place::Server, Place::Table];
-const NO_TRUNCATE: Support = Support::NoEffect("TRUNCATE is of tables here");
 
 /// The options of `sqlite_fdw`, in its order.
 pub const OPTIONS: &[OptionSpec] = &[
@@ -41,7 +40,9 @@ pub const OPTIONS: &[OptionSpec] = &[
     ),
     OptionSpec::new("column_name", &[Place::Column], Check::Text, Support::Yes),
     OptionSpec::new("column_type", &[Place::Column], Check::OneOf(&["INT", "TEXT", "BLOB"]), Support::Yes),
-    OptionSpec::new("truncatable", SERVER_AND_TABLE, Check::Bool, NO_TRUNCATE),
+    OptionSpec::new("import_not_null", &[Place::Import], Check::Bool, Support::Yes),
+    OptionSpec::new("import_default", &[Place::Import], Check::OneOf(&["false", "off", "0"]), Support::Yes),
+    OptionSpec::new("truncatable", SERVER_AND_TABLE, Check::Bool, Support::Yes),
     OptionSpec::new(
         "keep_connections",
         SERVER,

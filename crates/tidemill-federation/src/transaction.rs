@@ -13,13 +13,15 @@ use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use futures::future::try_join_all;
+use futures::future::{join_all, try_join_all};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use tidemill_sql::{Result, SqlError, SqlState};
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
 
 use crate::connector::{Answer, Connector, Insertion, RemoteQuery, Writer};
+use crate::generated::left_out;
+use crate::table::TableDefinition;
 
 /// The transactions that a statement, or a block, has begun. A query of a block finds them as an extension of its
 /// session's configuration.
@@ -60,7 +62,13 @@ impl Transactions {
         let new = Arc::new(Transaction {
             node: node.to_string(),
             connector: Arc::clone(connector),
-            course: AsyncMutex::new(Course { writer, rows: 0, savepoints: vec![], is_busy: false }),
+            course: AsyncMutex::new(Course {
+                writer,
+                tally: Tally::default(),
+                savepoints: vec![],
+                generated: None,
+                is_busy: false,
+            }),
             due: Mutex::new(due),
             is_committed: AtomicBool::new(false),
             spent: Mutex::default(),
@@ -93,10 +101,23 @@ impl Transactions {
         self.open.lock().transactions.clone()
     }
 
+    /// Parts of one statement, on a server each. What one of them refuses ends the others at once, unless there are savepoints:
+    /// a block that goes back to one needs connections that are done with what they were asked.
+    pub async fn together<T>(
+        &self,
+        parts: impl Iterator<Item = impl Future<Output = Result<T>>>,
+    ) -> Result<Vec<T>> {
+        let goes_on = self.open.lock().savepoints > 0;
+        match goes_on {
+            true => join_all(parts).await.into_iter().collect(),
+            false => try_join_all(parts).await,
+        }
+    }
+
     /// Returns when all servers have taken what was written to them.
     pub async fn flush(&self) -> Result<()> {
         let all = self.all();
-        try_join_all(all.iter().map(|transaction| transaction.flush())).await.map(drop)
+        self.together(all.iter().map(|transaction| transaction.flush())).await.map(drop)
     }
 
     /// Makes all of it last, one server after the other, once all have taken their part. An error that comes in between
@@ -127,15 +148,14 @@ async fn half_done(all: &[Arc<Transaction>], failed: Option<usize>, error: SqlEr
     let is_unknown = error.state == SqlState::TRANSACTION_RESOLUTION_UNKNOWN;
     let (mut done, mut unknown, mut undone) = (Vec::new(), Vec::new(), Vec::new());
     for (place, transaction) in all.iter().enumerate() {
-        let rows = transaction.course.lock().await.rows;
-        if rows > 0 {
+        let tally = transaction.course.lock().await.tally;
+        if tally.rows > 0 || tally.is_emptied {
             let side = match transaction.is_committed() {
                 true => &mut done,
                 false if is_unknown && failed == Some(place) => &mut unknown,
                 false => &mut undone,
             };
-            let noun = if rows == 1 { "row" } else { "rows" };
-            side.push(format!("{} ({rows} {noun})", transaction.node));
+            side.push(format!("{} ({tally})", transaction.node));
         }
     }
     if done.is_empty() && unknown.len() + undone.len() <= 1 {
@@ -164,11 +184,30 @@ pub struct Transaction {
 struct Course {
     writer: Box<dyn Writer>,
     /// Added and changed so far, without what was undone.
-    rows: u64,
-    /// How many those were at each savepoint that was made there.
-    savepoints: Vec<u64>,
+    tally: Tally,
+    /// What that was at each savepoint that was made there.
+    savepoints: Vec<Tally>,
+    /// The columns that are generated there, of the table that got the last rows.
+    generated: Option<(Arc<TableDefinition>, Arc<[String]>)>,
     /// Something was begun; if it did not come to its end, nobody knows where the connection is.
     is_busy: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Tally {
+    rows: u64,
+    /// Tables have lost all rows, which nobody has counted.
+    is_emptied: bool,
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.rows, self.is_emptied) {
+            (_, true) => f.write_str("all rows"),
+            (1, _) => f.write_str("1 row"),
+            (rows, _) => write!(f, "{rows} rows"),
+        }
+    }
 }
 
 /// What has become of the block's savepoints since the transaction was used.
@@ -191,7 +230,7 @@ impl fmt::Debug for Transaction {
 impl Transaction {
     pub async fn insert(&self, into: &Insertion, rows: &RecordBatch) -> Result<Answer> {
         let mut course = self.ready().await?;
-        let answer = self.timed(course.writer.insert(into, rows)).await;
+        let answer = self.timed(course.insert(into, rows)).await;
         course.note(answer)
     }
 
@@ -199,6 +238,7 @@ impl Transaction {
     pub async fn execute(&self, statement: &RemoteQuery) -> Result<Answer> {
         let mut course = self.ready().await?;
         let answer = self.timed(course.writer.execute(statement)).await;
+        course.tally.is_emptied |= statement.empties && answer.is_ok();
         course.note(answer)
     }
 
@@ -207,6 +247,7 @@ impl Transaction {
         let mut course = self.ready().await?;
         let answer = self.timed(course.writer.execute_alone(statement)).await;
         self.is_committed.store(answer.is_ok(), Ordering::Release);
+        course.tally.is_emptied |= statement.empties && answer.is_ok();
         course.note(answer)
     }
 
@@ -309,13 +350,30 @@ fn batches(answer: Answer, schema: &SchemaRef) -> Vec<datafusion::error::Result<
 }
 
 impl Course {
+    async fn insert(&mut self, into: &Insertion, rows: &RecordBatch) -> Result<Answer> {
+        let generated = match &self.generated {
+            Some((table, generated)) if Arc::ptr_eq(table, &into.definition) => Arc::clone(generated),
+            _ => {
+                let generated = self.writer.generated(into).await?;
+                self.generated = Some((Arc::clone(&into.definition), Arc::clone(&generated)));
+                generated
+            }
+        };
+        match left_out(into, rows, &generated)? {
+            Some((into, rows)) => self.writer.insert(&into, &rows).await,
+            None => self.writer.insert(into, rows).await,
+        }
+    }
+
     async fn catch_up(&mut self, due: Due) -> Result<()> {
         if let Some(savepoint) = due.undone_to
-            && let Some(rows) = savepoint.checked_sub(1).and_then(|last| self.savepoints.get(last))
+            && let Some(tally) = savepoint.checked_sub(1).and_then(|last| self.savepoints.get(last))
         {
-            let rows = *rows;
+            let tally = *tally;
+            // What a statement that failed has left on its way is not sent first.
+            self.writer.forget();
             self.command("ROLLBACK TO SAVEPOINT", savepoint).await?;
-            self.rows = rows;
+            self.tally = tally;
             self.savepoints.truncate(savepoint);
         }
         if due.kept < self.savepoints.len() {
@@ -324,7 +382,7 @@ impl Course {
         }
         while self.savepoints.len() < due.wanted {
             self.command("SAVEPOINT", self.savepoints.len() + 1).await?;
-            self.savepoints.push(self.rows);
+            self.savepoints.push(self.tally);
         }
         Ok(())
     }
@@ -336,6 +394,6 @@ impl Course {
 
     fn note(&mut self, answer: Result<Answer>) -> Result<Answer> {
         self.is_busy = false;
-        answer.inspect(|answer| self.rows += answer.count)
+        answer.inspect(|answer| self.tally.rows += answer.count)
     }
 }

@@ -1,8 +1,10 @@
 //! Values of Arrow batches, for databases that are given them one by one.
 
+use std::sync::Arc;
+
 use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::{
-    Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType, UInt32Type,
+    Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, Schema, TimestampMicrosecondType, UInt32Type,
 };
 use arrow::record_batch::RecordBatch;
 use tidemill_sql::text::{Context, TimeZone};
@@ -11,7 +13,7 @@ use tidemill_sql::value::ValueEncoder;
 use tidemill_sql::{Result, SqlError, SqlState};
 
 use crate::cell::Cell;
-use crate::connector::{Insertion, RemoteColumn};
+use crate::connector::{Assigned, Assignment, Insertion, RemoteColumn, RemoteQuery};
 
 /// The rows of an insertion.
 pub struct Values<'a> {
@@ -60,6 +62,24 @@ impl<'a> Values<'a> {
         })
     }
 
+    /// The constants of an UPDATE as the one row of an insertion: what is refused of that is refused of them.
+    pub fn of_constants(statement: &RemoteQuery) -> Result<Option<(Insertion, RecordBatch)>> {
+        let (mut columns, mut arrays) = (Vec::new(), Vec::new());
+        for Assignment { column, value } in &statement.assigned {
+            if let Assigned::Constant(value) = value {
+                arrays.push(value.to_array().map_err(|error| SqlError::internal(error.to_string()))?);
+                columns.push(column.clone());
+            }
+        }
+        if columns.is_empty() {
+            return Ok(None);
+        }
+        let fields: Vec<_> = columns.iter().map(|column| column.ty.field(&column.name)).collect();
+        let row = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays);
+        let row = row.map_err(|error| SqlError::internal(error.to_string()))?;
+        Ok(Some((Insertion::of(statement, columns), row)))
+    }
+
     /// The error for a value that the other side would make another one of.
     pub fn refused(&self, column: usize, why: &str) -> SqlError {
         let (RemoteColumn { name, remote, .. }, ..) = &self.columns[column];
@@ -71,6 +91,15 @@ impl<'a> Values<'a> {
         SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message)
             .with_detail(format!("It is column \"{remote}\" of {relation} there."))
     }
+}
+
+/// The error for an UPDATE that gives a column the values of another, of which it would make others.
+pub fn not_kept(statement: &RemoteQuery, column: &RemoteColumn, from: &RemoteColumn, why: &str) -> SqlError {
+    let message = format!(
+        "column \"{}\" of foreign table \"{}\" would not keep every value of column \"{}\"",
+        column.name, statement.table, from.name
+    );
+    SqlError::unsupported(message).with_detail(format!("In {} there, {why}.", statement.relation))
 }
 
 fn written<'t>(encoder: &ValueEncoder, row: usize, text: &'t mut Vec<u8>) -> Result<Cell<'t>> {

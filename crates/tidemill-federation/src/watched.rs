@@ -162,6 +162,10 @@ impl Writer for WatchedWriter {
         guarded(&self.health, self.writer.insert(into, rows)).await
     }
 
+    async fn generated(&mut self, into: &Insertion) -> Result<Arc<[String]>> {
+        guarded(&self.health, self.writer.generated(into)).await
+    }
+
     async fn execute(&mut self, statement: &RemoteQuery) -> Result<Answer> {
         guarded(&self.health, self.writer.execute(statement)).await
     }
@@ -172,6 +176,10 @@ impl Writer for WatchedWriter {
 
     async fn id(&mut self) -> Result<Option<String>> {
         guarded(&self.health, self.writer.id()).await
+    }
+
+    fn forget(&mut self) {
+        self.writer.forget();
     }
 
     async fn flush(&mut self) -> Result<()> {

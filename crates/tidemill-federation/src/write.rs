@@ -15,7 +15,6 @@ use arrow::array::UInt32Array;
 use arrow::compute::take_record_batch;
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
-use futures::future::try_join_all;
 use tidemill_sql::{Result, SqlError, SqlState};
 
 use crate::cascade::{Cascade, Route};
@@ -182,7 +181,7 @@ impl Writing {
         let table = self.table.as_str();
         let dealt = self.nodes.iter_mut().zip(dealt).filter(|(_, places)| !places.is_empty());
         let adding = dealt.map(|(node, places)| node.insert(table, rows, places, skips_conflicts, returned));
-        self.rows.extend(try_join_all(adding).await?.into_iter().flatten());
+        self.rows.extend(self.transactions.together(adding).await?.into_iter().flatten());
         Ok(())
     }
 
@@ -247,7 +246,7 @@ impl Writing {
                 executed => executed.map(Some),
             }
         });
-        let executed = try_join_all(working).await?;
+        let executed = self.transactions.together(working).await?;
         let refused = executed.iter().enumerate().filter(|(_, rows)| rows.is_none());
         let refused: Vec<_> = refused.map(|(place, _)| place).collect();
         self.rows.extend(executed.into_iter().flatten().flatten());
@@ -292,7 +291,7 @@ impl Writing {
             true => self.commit().await?,
             false => {
                 let open = self.nodes.iter().filter_map(|node| node.transaction.as_ref());
-                try_join_all(open.map(|transaction| transaction.flush())).await?;
+                self.transactions.together(open.map(|transaction| transaction.flush())).await?;
             }
         }
         Ok(self.nodes.iter().map(|node| node.rows).sum())

@@ -21,6 +21,7 @@ mod subquery;
 mod table;
 mod traced;
 mod transaction;
+mod truncate;
 pub mod wire;
 mod write;
 

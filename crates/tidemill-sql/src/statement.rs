@@ -33,6 +33,14 @@ pub struct Name {
 }
 
 #[derive(Debug, Clone)]
+pub struct Truncate {
+    pub names: Vec<Name>,
+    /// `RESTART IDENTITY`
+    pub restarts: bool,
+    pub cascades: bool,
+}
+
+#[derive(Debug, Clone)]
 pub enum Statement {
     CreateView(CreateView),
     CreateStream(CreateStream),
@@ -41,7 +49,7 @@ pub enum Statement {
     Foreign(ForeignStatement),
     Datasource(Datasource),
     Migrate(Migrate),
-    Truncate(Vec<Name>),
+    Truncate(Truncate),
     AlterStream {
         if_exists: bool,
         name: Name,

@@ -247,7 +247,11 @@ impl Pool {
             }
             code => (state_of(code), format!("server \"{server}\": {said}")),
         };
-        SqlError::new(state, message).with_context(context)
+        let error = SqlError::new(state, message).with_context(context);
+        match told.code == NO_SUCH_DATABASE {
+            true => error.with_hint("The table's option dbname says which database it is in."),
+            false => error,
+        }
     }
 }
 
@@ -268,6 +272,7 @@ fn state_of(code: u16) -> SqlState {
         1216 | 1217 | 1451 | 1452 => SqlState::FOREIGN_KEY_VIOLATION,
         1264 => SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
         1292 => SqlState::INVALID_DATETIME_FORMAT,
+        1906 | 3105 => SqlState::GENERATED_ALWAYS,
         1366 | 3988 => SqlState::UNTRANSLATABLE_CHARACTER,
         1406 => SqlState::STRING_DATA_RIGHT_TRUNCATION,
         3819 | 4025 => SqlState::CHECK_VIOLATION,

@@ -6,6 +6,7 @@ use tidemill_sql::types::{Scalar, Type};
 
 use crate::deparse::constant_text;
 use crate::dialect::{Comparison, Dialect, Operand};
+use crate::table::ForeignColumn;
 
 #[derive(Debug)]
 pub struct MysqlDialect;
@@ -41,9 +42,7 @@ impl Dialect for MysqlDialect {
         match ty.scalar {
             Scalar::Bool => Some(if text == "t" { "1" } else { "0" }.to_string()),
             Scalar::Int2 | Scalar::Int4 | Scalar::Int8 => Some(text),
-            Scalar::Text | Scalar::Varchar => {
-                Some(format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''")))
-            }
+            Scalar::Text | Scalar::Varchar => Some(quoted(&text)),
             Scalar::Date => in_calendar(&text, 10).then(|| format!("DATE'{text}'")),
             Scalar::Time => Some(format!("TIME'{text}'")),
             Scalar::Timestamp => in_calendar(&text, 19).then(|| format!("TIMESTAMP'{text}'")),
@@ -111,6 +110,17 @@ impl Dialect for MysqlDialect {
         }
     }
 
+    /// What there is no other constant for is told as the text that an INSERT gives.
+    fn assigned(&self, value: &ScalarValue, column: &ForeignColumn) -> Option<String> {
+        if let Some(literal) = self.literal(value, column.ty) {
+            return Some(literal);
+        }
+        let text = constant_text(value, column.ty).filter(|_| !column.ty.array)?;
+        Some(quoted(
+            text.strip_suffix("+00").filter(|_| column.ty.scalar == Scalar::Timestamptz).unwrap_or(&text),
+        ))
+    }
+
     fn column_type(&self, ty: Type) -> Option<String> {
         use Scalar::*;
         let name = match ty.scalar {
@@ -151,6 +161,10 @@ impl Dialect for MysqlDialect {
     fn integer_sum(&self, operand: &Operand) -> String {
         format!("CAST(sum({}) AS SIGNED)", operand.sql)
     }
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 
 /// Decimals without a precision would be rounded.

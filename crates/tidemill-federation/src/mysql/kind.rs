@@ -5,7 +5,7 @@ use mysql_async::consts::{ColumnFlags, ColumnType};
 use tidemill_sql::types::{Scalar, Type};
 
 /// The character set of what is no text.
-const BINARY: u16 = 63;
+pub const BINARY: u16 = 63;
 
 /// Whether values of a column there are values of a type here.
 pub fn fits(found: &Column, wanted: Type) -> bool {

@@ -6,20 +6,17 @@ use arrow::datatypes::Schema;
 use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use mysql_async::prelude::Queryable;
-use mysql_async::{Column, Conn, Error, Params, Value};
-use tidemill_sql::text::write_timestamp;
-use tidemill_sql::types::Scalar;
+use mysql_async::{Conn, Error, Params, Value};
 use tidemill_sql::{Result, SqlError, SqlState};
 
-use super::check::mismatch;
 use super::connect::{Connection, Pool, SQL_MODE};
 use super::dialect::MysqlDialect;
-use super::kind;
+use super::keep::{self, Kept};
 use super::scan::cell;
-use crate::cell::{Cell, Rows};
-use crate::connector::{Answer, Insertion, RemoteQuery, Writer};
+use crate::cell::Rows;
+use crate::connector::{Answer, Assigned, Assignment, Insertion, RemoteQuery, Writer};
 use crate::dialect::Dialect;
-use crate::value::Values;
+use crate::value::{Values, not_kept};
 
 /// Of one INSERT, at most.
 const INSERT_ROWS_MAX: usize = 1000;
@@ -35,7 +32,7 @@ pub struct Transaction {
     /// What it does there ends when it is dropped.
     connection: Option<Connection>,
     /// The columns of the last insertion.
-    described: Option<(Insertion, Arc<[Column]>)>,
+    described: Option<(Insertion, Arc<[Kept]>)>,
 }
 
 impl Transaction {
@@ -59,26 +56,39 @@ impl Transaction {
     }
 
     /// The columns that get values. What is of another type is an error.
-    async fn describe(&mut self, into: &Insertion) -> Result<Arc<[Column]>> {
+    async fn describe(&mut self, into: &Insertion) -> Result<Arc<[Kept]>> {
         if let Some((known, columns)) = &self.described
             && known == into
         {
             return Ok(Arc::clone(columns));
         }
-        let query = query(into, format!("SELECT {} FROM {}", names(into), into.relation));
         let pool = Arc::clone(&self.pool);
-        let failed = |error: Error| pool.failed(&query, &error);
-        let conn = self.conn()?;
-        let statement = conn.prep(query.sql.as_str()).await.map_err(failed)?;
-        for (column, found) in into.columns.iter().zip(statement.columns()) {
-            if !kind::fits(found, column.ty) {
-                return Err(mismatch(&pool, &query, column, found));
-            }
-        }
-        let columns: Arc<[Column]> = statement.columns().into();
-        conn.close(statement).await.map_err(failed)?;
+        let columns: Arc<[Kept]> = keep::described(&pool, self.conn()?, into).await?.into();
         self.described = Some((into.clone(), Arc::clone(&columns)));
         Ok(columns)
+    }
+
+    /// The new values of an UPDATE, which are refused as those of an INSERT are.
+    async fn check_assigned(&mut self, statement: &RemoteQuery) -> Result<()> {
+        if let Some((into, row)) = Values::of_constants(statement)? {
+            let columns = self.describe(&into).await?;
+            let (values, mut text) = (Values::new(&into, &row)?, Vec::new());
+            for (place, column) in columns.iter().enumerate() {
+                column.value(&values, place, 0, &mut text)?;
+            }
+        }
+        for Assignment { column, value } in &statement.assigned {
+            let Assigned::Column(from) = value else { continue };
+            let both = Insertion::of(statement, vec![column.clone(), from.clone()]);
+            if let [to, of] = &*self.describe(&both).await?
+                && !to.keeps_all_of(of)
+            {
+                let why =
+                    format!("\"{}\" is {}, \"{}\" is {}", column.remote, to.shown(), from.remote, of.shown());
+                return Err(not_kept(statement, column, from, &why));
+            }
+        }
+        Ok(())
     }
 
     async fn insert_rows(&mut self, into: &Insertion, rows: usize, values: Vec<Value>) -> Result<()> {
@@ -91,13 +101,13 @@ impl Transaction {
     }
 }
 
-fn names(into: &Insertion) -> String {
+pub(super) fn names(into: &Insertion) -> String {
     let names: Vec<_> = into.columns.iter().map(|column| MysqlDialect.name(&column.remote)).collect();
     names.join(", ")
 }
 
 /// As errors tell it.
-fn query(into: &Insertion, sql: String) -> RemoteQuery {
+pub(super) fn query(into: &Insertion, sql: String) -> RemoteQuery {
     let (table, relation) = (into.definition.name.clone(), into.relation.clone());
     RemoteQuery { sql, table, relation, ..RemoteQuery::default() }
 }
@@ -112,7 +122,7 @@ impl Writer for Transaction {
             {
                 let (values, mut text) = (Values::new(into, rows)?, Vec::new());
                 for (place, column) in columns.iter().enumerate() {
-                    let value = kept(&values, place, row, column, &mut text)?;
+                    let value = column.value(&values, place, row, &mut text)?;
                     bytes += usize::try_from(value.bin_len()).unwrap_or(0);
                     given.push(value);
                 }
@@ -129,7 +139,13 @@ impl Writer for Transaction {
         Ok(Answer { count: rows.num_rows() as u64, rows: vec![] })
     }
 
+    async fn generated(&mut self, into: &Insertion) -> Result<Arc<[String]>> {
+        let pool = Arc::clone(&self.pool);
+        keep::generated(&pool, self.conn()?, into).await
+    }
+
     async fn execute(&mut self, statement: &RemoteQuery) -> Result<Answer> {
+        self.check_assigned(statement).await?;
         let pool = Arc::clone(&self.pool);
         let failed = |error: Error| pool.failed(statement, &error);
         let conn = self.conn()?;
@@ -184,58 +200,4 @@ impl Writer for Transaction {
         }
         Ok(())
     }
-}
-
-/// A value as the column keeps it.
-fn kept(values: &Values<'_>, place: usize, row: usize, column: &Column, text: &mut Vec<u8>) -> Result<Value> {
-    use mysql_async::consts::ColumnType::{MYSQL_TYPE_FLOAT, MYSQL_TYPE_YEAR};
-    Ok(match values.get(place, row, text)? {
-        Cell::Null => Value::NULL,
-        Cell::Bool(value) => Value::Int(value.into()),
-        cell if column.column_type() == MYSQL_TYPE_YEAR && is_short(cell) => {
-            return Err(
-                values.refused(place, "a year of two digits would become one of this century or the last")
-            );
-        }
-        Cell::Integer(value) => Value::Int(value),
-        Cell::Float(value) if !value.is_finite() => {
-            return Err(values.refused(place, "MySQL has no infinity and no NaN"));
-        }
-        Cell::Float(value)
-            if column.column_type() == MYSQL_TYPE_FLOAT && f64::from(value as f32) != value =>
-        {
-            return Err(values.refused(place, "it would be rounded to a float of four bytes"));
-        }
-        Cell::Float(value) => Value::Double(value),
-        Cell::Time(us) => {
-            let mut written = Vec::new();
-            write_timestamp(us, &mut written);
-            time(values, place, written, column)?
-        }
-        Cell::Bytes(bytes) => Value::Bytes(bytes.to_vec()),
-        Cell::Text(written) if values.scalar(place) == Scalar::Time => {
-            time(values, place, written.to_vec(), column)?
-        }
-        Cell::Text(written) => Value::Bytes(written.to_vec()),
-        _ => return Err(SqlError::internal("a value of no kind that MySQL has")),
-    })
-}
-
-/// A number that is no year of four digits, nor zero.
-fn is_short(cell: Cell<'_>) -> bool {
-    match cell {
-        Cell::Integer(value) => (1..=99).contains(&value),
-        Cell::Text(written) => matches!(std::str::from_utf8(written).map(str::parse), Ok(Ok(1..=99))),
-        _ => false,
-    }
-}
-
-/// Parts of a second that the column has no place for would be rounded.
-fn time(values: &Values<'_>, place: usize, written: Vec<u8>, column: &Column) -> Result<Value> {
-    let fraction = written.iter().position(|byte| *byte == b'.').map_or(0, |point| written.len() - point - 1);
-    if fraction > usize::from(column.decimals()) {
-        let why = format!("the column has {} digits of a second", column.decimals());
-        return Err(values.refused(place, &why));
-    }
-    Ok(Value::Bytes(written))
 }

@@ -17,6 +17,7 @@ use tokio_postgres::tls::NoTlsStream;
 use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls};
 
 use super::error::{not_connected, not_read, of_socket, unreachable, warning};
+use super::generated::Generated;
 use super::socket::{Address, Socket};
 use super::tap::{Outlet, Tap};
 use crate::room::{Room, Seats};
@@ -47,6 +48,7 @@ pub struct Pool {
     idle: Mutex<Vec<(Instant, Connection)>>,
     /// The connection of the probe.
     probe: Mutex<Option<Connection>>,
+    pub generated: Generated,
     /// Whether the last connection that was made is to another Tidemill; `None`: there was none yet.
     is_tidemill: Mutex<Option<bool>>,
     open: Arc<AtomicUsize>,
@@ -143,9 +145,19 @@ impl Pool {
         keeps: bool,
         room: Room,
     ) -> Self {
-        let (idle, probe, is_tidemill, open) = Default::default();
-        let server = server.to_string();
-        Self { server, address, config, connect_timeout, keeps, room, idle, probe, is_tidemill, open }
+        Self {
+            server: server.to_string(),
+            address,
+            config,
+            connect_timeout,
+            keeps,
+            room,
+            idle: Mutex::default(),
+            probe: Mutex::default(),
+            generated: Generated::default(),
+            is_tidemill: Mutex::default(),
+            open: Arc::default(),
+        }
     }
 
     /// A connection that was kept, or a new one, as soon as there is one.

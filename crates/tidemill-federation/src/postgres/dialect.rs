@@ -12,6 +12,7 @@ use crate::deparse::constant_text;
 use crate::dialect::{Comparison, Dialect, Member, Operand};
 use crate::fact::TableFacts;
 use crate::table::ForeignColumn;
+use crate::truncation::Truncation;
 
 #[derive(Debug)]
 pub struct PostgresDialect;
@@ -35,6 +36,10 @@ impl Dialect for TidemillDialect {
 
     fn column_type(&self, ty: Type) -> Option<String> {
         PostgresDialect.column_type(ty)
+    }
+
+    fn truncate(&self, relations: &[String], how: Truncation) -> Option<Vec<String>> {
+        PostgresDialect.truncate(relations, how)
     }
 
     fn undoes_definitions(&self) -> bool {
@@ -65,6 +70,12 @@ impl Dialect for TidemillDialect {
 const BY_BYTES: &str = " COLLATE \"C\"";
 
 impl Dialect for PostgresDialect {
+    fn truncate(&self, relations: &[String], how: Truncation) -> Option<Vec<String>> {
+        let restarts = if how.restarts { "RESTART" } else { "CONTINUE" };
+        let cascades = if how.cascades { "CASCADE" } else { "RESTRICT" };
+        Some(vec![format!("TRUNCATE {} {restarts} IDENTITY {cascades}", relations.join(", "))])
+    }
+
     /// Unless a schema is named, it is `public`, whatever the search path is.
     fn relation(&self, schema: &str, table: &str) -> String {
         let schema = if schema.is_empty() { "public" } else { schema };

@@ -364,6 +364,20 @@ impl Writer for Transaction {
         Ok(Answer { count: rows.num_rows() as u64, rows: vec![] })
     }
 
+    async fn generated(&mut self, into: &Insertion) -> Result<Arc<[String]>> {
+        let pool = Arc::clone(&self.running.pool);
+        let is_tidemill = self.running.connection.as_ref().is_some_and(|connection| connection.is_tidemill);
+        if is_tidemill || !into.definition.nodes.is_empty() {
+            return Ok(Arc::new([]));
+        }
+        if let Some(known) = pool.generated.known(&into.relation) {
+            return Ok(known);
+        }
+        self.flush().await?;
+        let asked = pool.generated.ask(self.client()?, &into.relation).await;
+        asked.map_err(|error| self.failed(&inserting(into, String::new()), &error))
+    }
+
     async fn execute(&mut self, statement: &RemoteQuery) -> Result<Answer> {
         self.flush().await?;
         let was_open = self.is_open;
@@ -393,6 +407,11 @@ impl Writer for Transaction {
             return Ok(None);
         }
         fate::id(self.client()?).await.map_err(|error| self.failed(&RemoteQuery::default(), &error))
+    }
+
+    /// A COPY whose sink is dropped fails there, which is what a savepoint undoes.
+    fn forget(&mut self) {
+        self.copying = None;
     }
 
     /// Ends the COPY.

@@ -1,5 +1,7 @@
 //! The types that a table's columns declare, and what SQLite makes of values by them.
 
+use std::sync::Arc;
+
 use rusqlite::Connection;
 use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError, SqlState};
@@ -90,4 +92,16 @@ fn mismatch(database: &Database, query: &RemoteQuery, column: &ForeignColumn, de
     );
     SqlError::new(SqlState::FDW_INVALID_DATA_TYPE, message)
         .with_hint("Give the foreign table's column the type that it has there.")
+}
+
+/// The columns of a table that SQLite makes of others.
+pub fn generated(database: &Database, connection: &Connection, query: &RemoteQuery) -> Result<Arc<[String]>> {
+    const GENERATED: &str = "SELECT name FROM pragma_table_xinfo(?1) WHERE hidden IN (2, 3)";
+    let failed = |error: rusqlite::Error| database.failed(query, &error);
+    let mut listed = connection.prepare_cached(GENERATED).map_err(failed)?;
+    let names = listed.query_map([&query.definition.remote_table], |row| row.get::<_, String>(0));
+    let names = names.and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>).map_err(failed)?;
+    let is_generated = |remote: &String| names.iter().any(|name| name.eq_ignore_ascii_case(remote));
+    let columns = query.definition.columns.iter().map(|column| column.remote.clone());
+    Ok(columns.filter(is_generated).collect())
 }

@@ -39,7 +39,10 @@ impl Dialect for SqliteDialect {
     /// What is compared here is kept there as a text.
     fn assigned(&self, value: &ScalarValue, column: &ForeignColumn) -> Option<String> {
         use Scalar::*;
-        let is_text = matches!(column.ty.scalar, Date | Time | Timestamp | Timestamptz | Uuid | Json | Jsonb);
+        let is_text = matches!(
+            column.ty.scalar,
+            Date | Time | Timestamp | Timestamptz | Uuid | Json | Jsonb | Numeric | Bpchar
+        );
         let is_epoch = column.options.get("column_type") == Some("INT");
         if value.is_null() || !is_text || column.ty.array {
             return self.literal(value, column.ty);

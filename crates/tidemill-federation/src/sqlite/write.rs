@@ -11,12 +11,13 @@ use tidemill_sql::text::write_timestamp;
 use tidemill_sql::{Result, SqlError};
 
 use super::Database;
-use super::declared::{Affinity, check_columns, is_epoch};
+use super::declared::{Affinity, check_columns, generated, is_epoch};
 use super::scan::cell;
 use crate::cell::{Cell, Rows};
-use crate::connector::{Answer, Insertion, RemoteColumn, RemoteQuery, Writer};
+use crate::connector::{Answer, Assigned, Assignment, Insertion, RemoteColumn, RemoteQuery, Writer};
 use crate::dialect::quote_always;
-use crate::value::Values;
+use crate::generated::refused;
+use crate::value::{Values, not_kept};
 
 const BATCH_ROWS: usize = 8192;
 /// Nobody else writes from here on. What does not fit into memory waits there, so that who reads meanwhile is no obstacle.
@@ -74,9 +75,15 @@ impl Writer for Transaction {
         self.run(move |database, connection| insert(database, connection, &into, &rows)).await
     }
 
+    async fn generated(&mut self, into: &Insertion) -> Result<Arc<[String]>> {
+        let into = into.clone();
+        self.run(move |database, connection| generated(database, connection, &query_of(&into))).await
+    }
+
     async fn execute(&mut self, statement: &RemoteQuery) -> Result<Answer> {
         let query = statement.clone();
         self.run(move |database, connection| {
+            check_assigned(database, connection, &query)?;
             let statement = connection.prepare(&query.sql);
             let mut statement = statement.map_err(|error| database.failed(&query, &error))?;
             let mut work = Work::new(database, &query);
@@ -99,21 +106,10 @@ fn insert(
     into: &Insertion,
     rows: &RecordBatch,
 ) -> Result<Answer> {
-    let query = RemoteQuery {
-        sql: insert_sql(into),
-        columns: into.returned.clone(),
-        table: into.definition.name.clone(),
-        relation: into.relation.clone(),
-        definition: Arc::clone(&into.definition),
-        ..RemoteQuery::default()
-    };
+    let query = query_of(into);
     let affinities = check_columns(database, connection, &query)?;
-    let place = |column: &RemoteColumn| {
-        let known = into.definition.columns.iter().position(|known| known.name == column.name);
-        let affinity = known.and_then(|place| affinities.get(place).copied().flatten());
-        Place { is_epoch: is_epoch(&query, &column.remote), affinity }
-    };
-    let places: Vec<Place> = into.columns.iter().map(place).collect();
+    let places: Vec<Place> =
+        into.columns.iter().map(|column| Place::of(&query, &affinities, column)).collect();
     let statement = connection.prepare_cached(&query.sql);
     let mut statement = statement.map_err(|error| database.failed(&query, &error))?;
     let (values, mut text) = (Values::new(into, rows)?, Vec::new());
@@ -123,6 +119,47 @@ fn insert(
         work.step(&mut statement, given.collect::<Result<_>>()?)?;
     }
     work.finish()
+}
+
+fn query_of(into: &Insertion) -> RemoteQuery {
+    RemoteQuery {
+        sql: insert_sql(into),
+        columns: into.returned.clone(),
+        table: into.definition.name.clone(),
+        relation: into.relation.clone(),
+        definition: Arc::clone(&into.definition),
+        ..RemoteQuery::default()
+    }
+}
+
+/// The new values of an UPDATE, which are refused as those of an INSERT are.
+fn check_assigned(database: &Database, connection: &Connection, update: &RemoteQuery) -> Result<()> {
+    if update.assigned.is_empty() {
+        return Ok(());
+    }
+    let generated = generated(database, connection, update)?;
+    if let Some(made) = update.assigned.iter().find(|made| generated.contains(&made.column.remote)) {
+        let message = format!("column \"{}\" can only be updated to DEFAULT", made.column.name);
+        return Err(refused(&made.column, message, &update.relation));
+    }
+    let affinities = check_columns(database, connection, update)?;
+    let place = |column: &RemoteColumn| Place::of(update, &affinities, column);
+    if let Some((into, row)) = Values::of_constants(update)? {
+        let (values, mut text) = (Values::new(&into, &row)?, Vec::new());
+        for (i, column) in into.columns.iter().enumerate() {
+            place(column).value(&values, i, 0, &mut text)?;
+        }
+    }
+    for Assignment { column, value } in &update.assigned {
+        if let Assigned::Column(from) = value
+            && place(column).is_number()
+            && !place(from).is_number()
+        {
+            let why = format!("\"{}\" makes numbers of texts", column.remote);
+            return Err(not_kept(update, column, from, &why));
+        }
+    }
+    Ok(())
 }
 
 fn insert_sql(into: &Insertion) -> String {
@@ -192,6 +229,13 @@ struct Place {
 }
 
 impl Place {
+    /// `affinities` are those of the columns of the query's table.
+    fn of(query: &RemoteQuery, affinities: &[Option<Affinity>], column: &RemoteColumn) -> Self {
+        let known = query.definition.columns.iter().position(|known| known.name == column.name);
+        let affinity = known.and_then(|place| affinities.get(place).copied().flatten());
+        Self { is_epoch: is_epoch(query, &column.remote), affinity }
+    }
+
     fn value(&self, values: &Values<'_>, column: usize, row: usize, text: &mut Vec<u8>) -> Result<Value> {
         Ok(match values.get(column, row, text)? {
             Cell::Null => Value::Null,

@@ -71,7 +71,7 @@ pub(super) fn uninstall(server: &Server, gone: &[Relation]) {
 }
 
 /// What a transform has made and nobody will get.
-fn undelivered(relation: &Relation) -> Vec<Notice> {
+pub(super) fn undelivered(relation: &Relation) -> Vec<Notice> {
     match relation {
         Relation::Transform(transform) => {
             transform.deliveries.iter().filter_map(|delivery| delivery.undelivered()).collect()
@@ -98,7 +98,7 @@ pub(super) fn fits(catalog: &Catalog, relation: &Relation, kind: ObjectKind) -> 
 }
 
 /// A stream that was never declared goes with the last view or transform that reads it.
-fn orphaned_streams(server: &Server, gone: &mut Vec<Relation>) {
+pub(super) fn orphaned_streams(server: &Server, gone: &mut Vec<Relation>) {
     let read = |relation: &Relation| match relation {
         Relation::View(view) => view.streams(),
         Relation::Transform(transform) => transform.streams(),

@@ -10,7 +10,7 @@ use tidemill_sql::statement::{
 };
 use tidemill_sql::{Result, SqlError, SqlState};
 
-use super::{dependency, foreign_table};
+use super::{dependency, drop, foreign_table};
 use crate::catalog::{
     Catalog, Change, FIRST_USER_OID, ForeignServer, Relation, ServerObject, UserMappingObject,
 };
@@ -59,7 +59,7 @@ pub async fn carry_out(
         }
         ForeignStatement::RenameServer { name, to } => rename_server(catalog, &name, to),
         ForeignStatement::DropServers { if_exists, names, cascade } => {
-            drop_servers(catalog, if_exists, &names, cascade)
+            drop_servers(server, if_exists, &names, cascade)
         }
         ForeignStatement::CreateUserMapping { if_not_exists, user, server, options } => {
             create_mapping(catalog, if_not_exists, &user, &server, &options)
@@ -167,7 +167,8 @@ pub fn own_server(catalog: &Catalog, name: &str) -> Result<Arc<ForeignServer>> {
     catalog.server(name)
 }
 
-fn drop_servers(catalog: &Catalog, if_exists: bool, names: &[String], cascade: bool) -> Result<Vec<Notice>> {
+fn drop_servers(server: &Server, if_exists: bool, names: &[String], cascade: bool) -> Result<Vec<Notice>> {
+    let catalog = server.catalog.as_ref();
     let mut notices = Vec::new();
     let mut servers: Vec<Arc<ForeignServer>> = Vec::new();
     for name in names {
@@ -183,14 +184,16 @@ fn drop_servers(catalog: &Catalog, if_exists: bool, names: &[String], cascade: b
     let tables = servers.iter().flat_map(|server| catalog.foreign_tables(server.oid));
     let tables: Vec<_> = tables.map(Relation::Foreign).collect();
     // A view over a foreign table goes with it.
-    let (gone, _) = dependency::with_dependents(catalog, tables, true)?;
+    let (mut gone, _) = dependency::with_dependents(catalog, tables, true)?;
     notices.extend(cascaded(&servers, &gone, cascade)?);
+    drop::orphaned_streams(server, &mut gone);
     let mappings = servers.iter().flat_map(|server| &server.mappings).map(|(oid, _)| *oid);
     let gone_oids =
         servers.iter().map(|server| server.oid).chain(mappings).chain(gone.iter().map(Relation::oid));
     catalog.persist(&gone_oids.map(Change::Remove).collect::<Vec<_>>())?;
-    gone.iter().for_each(|relation| catalog.uninstall(relation.name()));
+    drop::uninstall(server, &gone);
     servers.iter().for_each(|server| catalog.uninstall_server(server.oid));
+    notices.extend(gone.iter().flat_map(drop::undelivered));
     Ok(notices)
 }
 

@@ -23,7 +23,7 @@ impl ForeignTarget {
     pub fn writing(&self, catalog: &Catalog) -> Result<Writing> {
         let nodes: Option<Vec<&str>> =
             self.nodes.as_ref().map(|nodes| nodes.iter().map(String::as_str).collect());
-        let targets = targets(catalog, &self.table, nodes.as_deref())?;
+        let targets = targets(catalog, &self.table, nodes.as_deref(), "INSERT")?;
         Writing::new(&self.table.object.name, targets, nodes.is_some(), &self.table.turn).adding()
     }
 
@@ -43,7 +43,7 @@ impl ForeignTarget {
         if !server.has_multi_tenant_tables() {
             return Ok((self.clone(), server.oid));
         }
-        let targets = targets(catalog, &self.table, None)?;
+        let targets = targets(catalog, &self.table, None, "INSERT")?;
         let mut nodes = Vec::with_capacity(targets.len());
         for target in targets.iter().filter(|target| target.refusal.is_none()) {
             nodes.push((&target.node, catalog.server(&target.server)?));

@@ -247,9 +247,7 @@ impl Session {
                 self.define(wire, tag, define::foreign::carry_out(&planner, statement, imported)).await
             }
             Statement::Datasource(datasource) => self.datasource(&datasource).await,
-            Statement::Truncate(names) => {
-                self.define(wire, "TRUNCATE TABLE", define::truncate(&server, &names)).await
-            }
+            Statement::Truncate(truncate) => self.truncate(wire, &truncate).await,
             Statement::AlterStream { if_exists, name, action } => {
                 let work = define::alter_stream(&server, &name, if_exists, action);
                 self.define(wire, "ALTER STREAM", work).await

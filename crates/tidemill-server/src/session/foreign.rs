@@ -30,7 +30,7 @@ impl Session {
         Ok(Some(self.within_block(writing)))
     }
 
-    fn within_block(&mut self, writing: Writing) -> Writing {
+    pub(super) fn within_block(&mut self, writing: Writing) -> Writing {
         let route = Route::new(&self.server.identity, &self.settings.current().cascade_route);
         let writing = writing.along(route);
         let servers = writing.written().map(|written| written.target.server.as_str());
@@ -195,7 +195,13 @@ pub(super) struct Modified {
 
 fn cannot_be_left(verb: &str, table: &str, obstacle: &Obstacle) -> SqlError {
     let (detail, hint) = match obstacle {
-        Obstacle::Value { column, server } => (
+        Obstacle::Value { column, server, is_constant: true } => (
+            format!(
+                "There is no way to write the new value of \"{column}\" for server \"{server}\" without a change."
+            ),
+            "INSERT gives such values as they are.",
+        ),
+        Obstacle::Value { column, server, is_constant: false } => (
             format!("The new value of \"{column}\" does not mean the same on server \"{server}\"."),
             "Constants do: docs/federation.md lists what else does.",
         ),

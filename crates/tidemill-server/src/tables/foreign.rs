@@ -38,14 +38,19 @@ pub fn provider(
 }
 
 /// What a statement that asks for these nodes writes to.
-pub fn targets(catalog: &Catalog, table: &ForeignTable, nodes: Option<&[&str]>) -> Result<Vec<Target>> {
+pub fn targets(
+    catalog: &Catalog,
+    table: &ForeignTable,
+    nodes: Option<&[&str]>,
+    verb: &str,
+) -> Result<Vec<Target>> {
     let server = catalog.server_of(table)?;
     let name = &table.object.name;
     if !server.has_multi_tenant_tables() {
         if nodes.is_some() {
             return Err(no_nodes(name, true));
         }
-        return Ok(vec![target(format!("/{}/", server.object.name), &table.definition, &server)?]);
+        return Ok(vec![target(format!("/{}/", server.object.name), &table.definition, &server, verb)?]);
     }
     let whole = multi_tenant(catalog, table, Pushdown::default())?;
     let whole = match nodes {
@@ -57,20 +62,28 @@ pub fn targets(catalog: &Catalog, table: &ForeignTable, nodes: Option<&[&str]>) 
     let of_child = |child: &ChildTable| {
         let server = servers.get(&child.server);
         let server = server.ok_or_else(|| SqlError::internal("a child has no server"))?;
-        target(child.url(), child.table.definition(), server)
+        target(child.url(), child.table.definition(), server, verb)
     };
     whole.children.iter().map(of_child).collect()
 }
 
-fn target(node: String, table: &Arc<TableDefinition>, server: &ForeignServer) -> Result<Target> {
+fn target(node: String, table: &Arc<TableDefinition>, server: &ForeignServer, verb: &str) -> Result<Target> {
     let connector = server.connector()?;
-    let refusal = match connector.is_writable() {
-        true => not_updatable(&table.name, &table.options, server, "INSERT"),
-        false => {
-            Some(SqlError::unsupported("foreign tables of this kind of server are only read").with_detail(
-                format!("Foreign table \"{}\" is on server \"{}\".", table.name, server.object.name),
-            ))
+    let message = match verb {
+        "TRUNCATE" if !connector.changes_rows() => {
+            Some(format!("cannot truncate foreign table \"{}\"", table.name))
         }
+        _ if !connector.is_writable() => {
+            Some("foreign tables of this kind of server are only read".to_string())
+        }
+        _ => None,
+    };
+    let refusal = match message {
+        None => not_allowed(&table.name, &table.options, server, verb),
+        Some(message) => Some(SqlError::unsupported(message).with_detail(format!(
+            "Foreign table \"{}\" is on server \"{}\".",
+            table.name, server.object.name
+        ))),
     };
     let server = server.object.name.clone();
     Ok(Target { server, node, table: Arc::clone(table), connector, refusal })
@@ -138,7 +151,7 @@ pub fn check_updatable(catalog: &Catalog, target: &ForeignTarget, verb: &str) ->
             continue;
         }
         let name = format!("{}.{}", server.object.name, child.table);
-        if let Some(refusal) = not_updatable(&name, &child.options, &server, verb) {
+        if let Some(refusal) = not_allowed(&name, &child.options, &server, verb) {
             return Err(refusal);
         }
     }
@@ -148,27 +161,25 @@ pub fn check_updatable(catalog: &Catalog, target: &ForeignTarget, verb: &str) ->
             continue;
         }
         let (table, options) = (&member.object.name, &member.object.options);
-        if let Some(refusal) = not_updatable(table, options, &server, verb) {
+        if let Some(refusal) = not_allowed(table, options, &server, verb) {
             return Err(refusal);
         }
     }
     Ok(())
 }
 
-/// Why a statement may not write where `updatable` is false, an option of a table or of its server.
-fn not_updatable(table: &str, options: &Options, server: &ForeignServer, verb: &str) -> Option<SqlError> {
-    let option = options.get(UPDATABLE).or(server.object.options.get(UPDATABLE));
-    let work = match verb {
-        "UPDATE" => "updates",
-        "DELETE" => "deletes",
-        _ => "inserts",
+/// Why a statement may not write where `updatable`, or `truncatable`, is false, an option of a table or of its server.
+fn not_allowed(table: &str, options: &Options, server: &ForeignServer, verb: &str) -> Option<SqlError> {
+    let (option, work) = match verb {
+        "UPDATE" => ("updatable", "updates"),
+        "DELETE" => ("updatable", "deletes"),
+        "TRUNCATE" => ("truncatable", "truncates"),
+        _ => ("updatable", "inserts"),
     };
+    let said = options.get(option).or(server.object.options.get(option));
     let message = format!("foreign table \"{table}\" does not allow {work}");
-    (option.and_then(parse_bool) == Some(false))
-        .then(|| SqlError::new(SqlState::INVALID_OBJECT_STATE, message))
+    (said.and_then(parse_bool) == Some(false)).then(|| SqlError::new(SqlState::INVALID_OBJECT_STATE, message))
 }
-
-const UPDATABLE: &str = "updatable";
 
 /// The foreign tables that are called `table__server__0`, `__1` and so on, as in PGSpider.
 pub fn children_by_name(catalog: &Catalog, table: &str) -> Result<Vec<Arc<ForeignTable>>> {

@@ -233,7 +233,7 @@ impl StatementParser<'_> {
                 "a column of a foreign table has a name, a type, OPTIONS and NOT NULL",
             )
             .with_position(position)
-            .with_hint("The server that has the table enforces what else there is."));
+            .with_hint("The server that has the table enforces what else there is, and makes the values of its generated columns."));
         }
         Ok(ForeignColumn { column, not_null, options })
     }

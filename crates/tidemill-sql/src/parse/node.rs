@@ -1,4 +1,4 @@
-//! PGSpider's node filter: `FROM t IN ('/a/', '/b/')`, and of UPDATE, INSERT INTO and COPY.
+//! PGSpider's node filter: `FROM t IN ('/a/', '/b/')`, and of UPDATE, INSERT INTO, COPY and TRUNCATE.
 //!
 //! The nodes become a part of the table's name, which only the look-up of names reads ([`crate::name::with_nodes`]); the
 //! table is called what it was called.
@@ -62,6 +62,8 @@ impl Filter {
             Keyword::FROM if before == Some(Keyword::DISTINCT) => return None,
             Keyword::FROM | Keyword::JOIN | Keyword::UPDATE => true,
             Keyword::INTO => false,
+            Keyword::TRUNCATE if at == 0 => false,
+            Keyword::TABLE if before == Some(Keyword::TRUNCATE) => false,
             Keyword::COPY if at == 0 => false,
             _ => return None,
         };

@@ -6,7 +6,7 @@ use sqlparser::tokenizer::Token;
 use super::StatementParser;
 use super::dialect::POSTGRESQL;
 use crate::error::{Result, SqlError};
-use crate::statement::{ColumnDefault, CreateTable, CreateTableAs, Statement, TableColumn};
+use crate::statement::{ColumnDefault, CreateTable, CreateTableAs, Statement, TableColumn, Truncate};
 
 /// What PostgreSQL has between CREATE and TABLE.
 const KINDS: [&str; 5] = ["TEMP", "TEMPORARY", "UNLOGGED", "LOCAL", "GLOBAL"];
@@ -184,14 +184,16 @@ impl StatementParser<'_> {
                 break;
             }
         }
-        // There are no sequences to restart and no references to follow.
-        if !self.words(&["RESTART", "IDENTITY"]) {
+        // There are no sequences to restart here and no references to follow, but where foreign tables are.
+        let restarts = self.words(&["RESTART", "IDENTITY"]);
+        if !restarts {
             self.words(&["CONTINUE", "IDENTITY"]);
         }
-        if !self.word("CASCADE") {
+        let cascades = self.word("CASCADE");
+        if !cascades {
             self.word("RESTRICT");
         }
-        Ok(Statement::Truncate(names))
+        Ok(Statement::Truncate(Truncate { names, restarts, cascades }))
     }
 }
 

@@ -172,7 +172,7 @@ fn tables_are_created_and_emptied() {
     assert_eq!((t.columns.as_slice(), t.with_data), (["a".to_string(), "b".into()].as_slice(), false));
     assert!(matches!(one("CREATE TABLE t AS VALUES (1)"), Statement::CreateTableAs(t) if t.with_data));
     assert!(matches!(one("TRUNCATE a, ONLY public.b * RESTART IDENTITY CASCADE"),
-        Statement::Truncate(names) if names.len() == 2));
+        Statement::Truncate(truncate) if truncate.names.len() == 2 && truncate.restarts && truncate.cascades));
     for (sql, message, position) in [
         ("CREATE TABLE t (a int PRIMARY KEY)", "PRIMARY KEY is not supported", 23),
         ("CREATE TABLE t (a int, UNIQUE (a))", "UNIQUE is not supported", 24),

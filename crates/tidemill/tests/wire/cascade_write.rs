@@ -121,3 +121,24 @@ async fn a_commit_that_nobody_has_heard_of_is_told() {
     );
     assert_eq!(rows(&setting.remote, "SELECT count(*) FROM far.own").await, [["1"]]);
 }
+
+/// A Tidemill empties its own table after the others, and in no block.
+#[tokio::test]
+async fn tables_of_tidemills_are_truncated() {
+    let Some(setting) = Setting::start().await else { return };
+    let Setting { client, remote, .. } = &setting;
+    client
+        .batch_execute("INSERT INTO own (id, x) SELECT x, x FROM generate_series(1, 6) AS x")
+        .await
+        .unwrap();
+    assert_eq!(failure(client, "BEGIN; TRUNCATE own").await.0, "25001");
+    client.batch_execute("ROLLBACK").await.unwrap();
+    remote
+        .batch_execute("CREATE UNIQUE INDEX ON own (id); CREATE TABLE child (id int REFERENCES own (id))")
+        .await
+        .unwrap();
+    assert_eq!(failure(client, "TRUNCATE own").await.0, "0A000");
+    assert_eq!(setting.values().await.concat().matches(' ').count(), 3);
+    client.batch_execute("TRUNCATE own CASCADE").await.unwrap();
+    assert_eq!(setting.values().await, ["", "", ""]);
+}

@@ -171,6 +171,21 @@ async fn what_a_dead_server_is_to_get_waits_over_a_crash() {
     assert_eq!(wire.query("INSERT INTO s VALUES (1, 1)").error, None);
 }
 
+/// A transform that goes with the server of its table ends as one that is dropped by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waits_for_a_server_that_is_dropped_is_told() {
+    let Some((archive, server, client)) = Archive::start().await else { return };
+    archive.proxy.set(Mode::Refuse);
+    client.batch_execute("INSERT INTO s VALUES (1, 1), (2, 1), (3, 1)").await.unwrap();
+    let mut wire = Wire::connect(server.port, "tidemill");
+    let dropped = wire.query("DROP SERVER archive CASCADE");
+    let notices: Vec<_> = dropped.notices.iter().map(|notice| notice.get('M')).collect();
+    assert!(notices.contains(&"3 rows for foreign table \"reading\" were not delivered"), "{notices:?}");
+    client.batch_execute("INSERT INTO s VALUES (4, 1)").await.unwrap();
+    assert_eq!(rows(&client, "SELECT count(*) FROM tidemill.deliveries").await, [["0"]]);
+    assert_eq!(rows(&client, "SELECT count(*) FROM seen").await, [["4"]]);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_whose_answer_is_lost_counts_once() {
     let Some((archive, mut server, mut client)) = Archive::start().await else { return };

@@ -81,6 +81,37 @@ async fn savepoints_are_those_of_the_nodes() {
     assert_eq!(rows(client, ids).await, [["4 5 6 8 9 10 11"]]);
 }
 
+/// What one node refuses is undone on the others as well, wherever they are with it.
+#[tokio::test]
+async fn a_savepoint_is_left_when_one_of_several_nodes_refuses() {
+    let Some(setting) = start().await else { return };
+    let Setting { remote, client, .. } = &setting;
+    remote
+        .batch_execute(
+            "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS
+                 $$ BEGIN PERFORM pg_sleep(0.2); RETURN new; END $$;
+             CREATE TRIGGER slow BEFORE INSERT OR UPDATE ON n2.m FOR EACH ROW EXECUTE FUNCTION slow()",
+        )
+        .await
+        .unwrap();
+    client.batch_execute("INSERT INTO t1 (id) VALUES (1); INSERT INTO t2 (id) VALUES (2)").await.unwrap();
+    client.batch_execute("BEGIN; INSERT INTO m (id) VALUES (5), (6), (7); SAVEPOINT a").await.unwrap();
+    for (statement, state) in [
+        ("INSERT INTO m IN ('/n1/', '/n2/') (id) VALUES (8), (8), (8), (8)", "23505"),
+        ("INSERT INTO m IN ('/n1/', '/n2/') (id) VALUES (8), (9), (8), (10) RETURNING id", "23505"),
+        ("UPDATE m SET v = 2000 WHERE id = 1 OR __spd_url = '/n2/'", "23514"),
+        // Rows are on their way when the next one cannot be made.
+        ("INSERT INTO t1 (id) SELECT x / (20000 - x) FROM generate_series(1, 30000) AS x", "22012|23505"),
+    ] {
+        let (found, message) = failure(client, statement).await;
+        assert!(state.contains(&found), "{statement}: {found} {message}");
+        client.batch_execute("ROLLBACK TO a").await.unwrap();
+        assert_eq!(rows(client, "SELECT count(*) FROM m").await, [["5"]], "{statement}");
+    }
+    client.batch_execute("INSERT INTO t1 (id) VALUES (11); COMMIT").await.unwrap();
+    assert_eq!(counts(remote).await, ["3", "2", "1"]);
+}
+
 /// Nodes that have committed cannot be asked to forget it.
 #[tokio::test]
 async fn a_node_that_refuses_to_commit_is_told() {

@@ -16,6 +16,8 @@ mod dictionary;
 mod foreign;
 mod foreign_block;
 mod foreign_constant;
+mod foreign_generated;
+mod foreign_truncate;
 mod foreign_write;
 mod full_disk;
 mod large_table;

@@ -5,6 +5,7 @@ mod file;
 mod influx;
 mod mixed;
 mod mysql;
+mod mysql_keep;
 mod mysql_login;
 mod mysql_server;
 mod mysql_type;

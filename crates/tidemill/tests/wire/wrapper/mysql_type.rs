@@ -121,7 +121,11 @@ async fn years_and_documents_are_what_they_are_here() {
             "22003",
             "a year of two digits would become one of this century or the last",
         ),
-        ("UPDATE odd SET y = 70 WHERE id = 1", "0A000", "this UPDATE cannot be left to the servers"),
+        (
+            "UPDATE odd SET y = 70 WHERE id = 1",
+            "22003",
+            "a year of two digits would become one of this century or the last",
+        ),
         ("UPDATE odd SET y = small", "0A000", "this UPDATE cannot be left to the servers"),
         (
             "INSERT INTO odd (id, y) VALUES (6, 1900)",

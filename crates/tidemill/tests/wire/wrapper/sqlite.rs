@@ -151,6 +151,46 @@ async fn schemas_are_imported() {
     assert_eq!(read(&ours.client, all).await, wanted);
     assert_eq!(read(&ours.client, "SELECT i FROM seen").await, [["2"]]);
     ours.check_failure("SELECT * FROM f", "42P01", "relation \"f\" does not exist").await;
+    ours.run("DROP FOREIGN TABLE kinds; IMPORT FOREIGN SCHEMA main LIMIT TO (kinds) FROM SERVER s INTO public OPTIONS (import_not_null 'false')")
+        .await;
+    let not_null = "SELECT count(*) FROM pg_attribute WHERE attrelid = 'kinds'::regclass AND attnotnull";
+    assert_eq!(read(&ours.client, not_null).await, [["0"]]);
+}
+
+/// UPDATE refuses what INSERT does, and what SQLite makes of others is left to it.
+#[tokio::test]
+async fn new_values_are_kept_as_they_are_or_refused() {
+    let (ours, remote) = start("UTF-8").await;
+    remote
+        .execute_batch(
+            "CREATE TABLE made (id INTEGER, n NUMERIC, t TEXT, twice INTEGER AS (id * 2) STORED, v INT AS (id + 1));
+             INSERT INTO made (id) VALUES (1)",
+        )
+        .unwrap();
+    ours.run("CREATE FOREIGN TABLE made (id bigint, n numeric, t numeric, twice bigint, v bigint) SERVER s")
+        .await;
+    for (sql, state, message) in [
+        (
+            "UPDATE made SET n = 1234567890.1234567",
+            "22003",
+            "of more than 15 digits, numbers are rounded there",
+        ),
+        ("UPDATE made SET n = t", "0A000", "would not keep every value of column \"t\""),
+        ("UPDATE made SET twice = 3", "428C9", "column \"twice\" can only be updated to DEFAULT"),
+        (
+            "INSERT INTO made (id, v) VALUES (3, 3)",
+            "428C9",
+            "cannot insert a non-DEFAULT value into column \"v\"",
+        ),
+    ] {
+        ours.check_failure(sql, state, message).await;
+    }
+    ours.run("UPDATE made SET n = 1.25, t = 1234567890.12345678; INSERT INTO made (id, t) VALUES (2, 1.0)")
+        .await;
+    assert_eq!(
+        read(&ours.client, "SELECT * FROM made ORDER BY id").await,
+        [["1", "1.25", "1234567890.12345678", "2", "2"], ["2", "NULL", "1.0", "4", "3"]]
+    );
 }
 
 #[tokio::test]

@@ -1,0 +1,40 @@
+//! Which columns of a table are generated there. A server is asked once a minute.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio_postgres::types::Type;
+use tokio_postgres::{Client, Error};
+
+/// How long an answer is good for.
+const FRESH_FOR: Duration = Duration::from_secs(60);
+/// Tables that are known at most.
+const KNOWN_MAX: usize = 1000;
+/// Before version 12 there are none, and no such attribute.
+const GENERATED: &str = "SELECT attname::text FROM pg_attribute \
+                         WHERE attrelid = to_regclass($1) AND attnum > 0 AND to_jsonb(pg_attribute) ->> 'attgenerated' <> ''";
+
+/// What is known, by relation.
+#[derive(Debug, Default)]
+pub struct Generated(Mutex<HashMap<String, (Instant, Arc<[String]>)>>);
+
+impl Generated {
+    pub fn known(&self, relation: &str) -> Option<Arc<[String]>> {
+        let all = self.0.lock();
+        let (since, columns) = all.get(relation)?;
+        (since.elapsed() < FRESH_FOR).then(|| Arc::clone(columns))
+    }
+
+    pub async fn ask(&self, client: &Client, relation: &str) -> Result<Arc<[String]>, Error> {
+        let rows = client.query_typed(GENERATED, &[(&relation, Type::TEXT)]).await?;
+        let columns = rows.iter().map(|row| row.try_get(0)).collect::<Result<Arc<[String]>, _>>()?;
+        let mut all = self.0.lock();
+        if all.len() >= KNOWN_MAX {
+            all.clear();
+        }
+        all.insert(relation.to_string(), (Instant::now(), Arc::clone(&columns)));
+        Ok(columns)
+    }
+}
