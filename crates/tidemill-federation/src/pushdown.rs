@@ -4,6 +4,7 @@
 //! the scans more to do.
 
 mod aggregate;
+mod distinct;
 pub(crate) mod dynamic_filter;
 mod eager;
 mod join;
@@ -43,6 +44,7 @@ pub fn rules(of_datafusion: Vec<Rule>) -> Vec<Rule> {
     let first = [join::RULE, dynamic_filter::HASHED_SUBQUERIES];
     let last = [
         aggregate::RULE,
+        distinct::RULE,
         eager::RULE,
         top_k::RULE,
         dynamic_filter::RULE,

@@ -73,7 +73,9 @@ fn over_distinct_rows(aggregate: &AggregateExec) -> Result<Option<Plan>> {
     )?;
     let target = States { aggregate: &rows, keys: wanted.len(), schema: rows.schema() };
     let Some(pushed) = push(aggregate.input(), &sources, &target)? else { return Ok(None) };
-    if pushed.output_partitioning() != aggregate.input().output_partitioning() {
+    if pushed.output_partitioning().partition_count()
+        != aggregate.input().output_partitioning().partition_count()
+    {
         return Ok(None);
     }
     over(aggregate, &places, pushed).map(Some)
