@@ -16,6 +16,7 @@ use tidemill_sql::statement::ImportSelection;
 use tidemill_sql::types::Scalar;
 use tidemill_sql::{Result, SqlError, SqlState};
 
+use crate::bound::Bounds;
 use crate::connector::{Capabilities, Connector, ImportedTable, Logic, RemoteQuery, Writer};
 use crate::dialect::Comparison;
 use crate::option::{Check, OptionSpec, Options, Place, Support};
@@ -115,11 +116,11 @@ impl Connector for Influx {
         self: Arc<Self>,
         query: Arc<RemoteQuery>,
         schema: SchemaRef,
-        batch_rows: usize,
+        bounds: Bounds,
         _: Option<Arc<Shared>>,
         counted: Box<dyn Fn(usize) + Send + Sync>,
     ) -> SendableRecordBatchStream {
-        scan::rows(Arc::clone(&self.address), query, schema, batch_rows, counted)
+        scan::rows(Arc::clone(&self.address), query, schema, bounds.batch_rows, counted)
     }
 
     /// There are no schemas: whatever is named is the database.

@@ -1,5 +1,6 @@
 //! Foreign servers: connectors, pushdown, execution.
 
+pub mod bound;
 pub mod cascade;
 pub mod cell;
 pub mod change;

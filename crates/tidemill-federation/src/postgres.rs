@@ -7,6 +7,7 @@ mod error;
 mod facts;
 mod fate;
 mod import;
+mod outlet;
 mod running;
 mod scan;
 mod snapshot;
@@ -28,6 +29,7 @@ use tidemill_sql::{Result, SqlError, SqlState};
 use tokio_postgres::Config;
 use tokio_postgres::config::SslMode;
 
+use crate::bound::Bounds;
 use crate::connector::{Capabilities, Connector, Fate, ImportedTable, RemoteQuery, Writer};
 use crate::fact::TableFacts;
 use crate::option::{Check, OptionSpec, Options, Place, Support, parse_bool};
@@ -245,11 +247,11 @@ impl Connector for Postgres {
         self: Arc<Self>,
         query: Arc<RemoteQuery>,
         schema: SchemaRef,
-        batch_rows: usize,
+        bounds: Bounds,
         shared: Option<Arc<Shared>>,
         counted: Box<dyn Fn(usize) + Send + Sync>,
     ) -> SendableRecordBatchStream {
-        scan::rows(Arc::clone(&self.pool), query, schema, batch_rows, shared, counted)
+        scan::rows(Arc::clone(&self.pool), query, schema, bounds, shared, counted)
     }
 
     async fn tables(

@@ -19,6 +19,7 @@ use tidemill_sql::statement::ImportSelection;
 use tidemill_sql::types::Scalar;
 use tidemill_sql::{Result, SqlError, SqlState};
 
+use crate::bound::Bounds;
 use crate::connector::{Aggregate, Capabilities, Connector, ImportedTable, Logic, RemoteQuery, Writer};
 use crate::dialect::Comparison;
 use crate::option::{Check, OptionSpec, Options, Place, Support};
@@ -183,11 +184,11 @@ impl Connector for Sqlite {
         self: Arc<Self>,
         query: Arc<RemoteQuery>,
         schema: SchemaRef,
-        batch_rows: usize,
+        bounds: Bounds,
         shared: Option<Arc<Shared>>,
         counted: Box<dyn Fn(usize) + Send + Sync>,
     ) -> SendableRecordBatchStream {
-        scan::rows(self.database.clone(), query, schema, batch_rows, shared, counted)
+        scan::rows(self.database.clone(), query, schema, bounds.batch_rows, shared, counted)
     }
 
     /// SQLite has no schemas: whatever is named is the database.

@@ -71,6 +71,14 @@ pub fn failed(server: &str, query: &RemoteQuery, error: &Error) -> SqlError {
     failed
 }
 
+/// An answer ended before its end.
+pub fn incomplete(server: &str, query: &RemoteQuery, gap: String) -> SqlError {
+    let message = format!("the answer of server \"{server}\" is not complete");
+    SqlError::new(SqlState::PROTOCOL_VIOLATION, message)
+        .with_detail(gap)
+        .with_context(format!("remote SQL command on server \"{server}\": {}", query.excerpt()))
+}
+
 /// A warning of that server, which says where it comes from.
 pub fn warning(server: &str, told: &DbError) -> SqlError {
     let mut warning =
