@@ -319,6 +319,7 @@ fn file_error(what: &str, place: &dyn fmt::Display, error: &std::io::Error) -> S
         std::io::ErrorKind::PermissionDenied => {
             (SqlState::INSUFFICIENT_PRIVILEGE, "Permission denied".into())
         }
+        std::io::ErrorKind::InvalidInput => (SqlState::WRONG_OBJECT_TYPE, error.to_string()),
         _ => (SqlState::IO_ERROR, error.to_string()),
     };
     SqlError::new(state, format!("could not {what} file \"{place}\": {reason}"))

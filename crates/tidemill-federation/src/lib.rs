@@ -23,6 +23,7 @@ pub mod node;
 pub mod option;
 pub mod postgres;
 pub mod pushdown;
+mod regular;
 mod returned;
 mod room;
 pub mod scan;

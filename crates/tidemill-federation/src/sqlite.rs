@@ -6,7 +6,7 @@ mod import;
 mod scan;
 mod write;
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -23,6 +23,7 @@ use crate::bound::Bounds;
 use crate::connector::{Aggregate, Capabilities, Connector, ImportedTable, Logic, RemoteQuery, Writer};
 use crate::dialect::Comparison;
 use crate::option::{Check, OptionSpec, Options, Place, Support};
+use crate::regular;
 use crate::snapshot::Shared;
 use dialect::SqliteDialect;
 
@@ -222,7 +223,7 @@ impl Connector for Sqlite {
 /// The header of a database says in which encoding its texts are.
 fn is_utf_16(path: &Path) -> bool {
     let mut header = [0; 60];
-    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut header));
+    let read = regular::open(path).and_then(|mut file| file.read_exact(&mut header));
     read.is_ok() && matches!(header[56..60], [0, 0, 0, 2 | 3])
 }
 
@@ -233,6 +234,12 @@ impl Database {
     }
 
     fn open_with(&self, access: OpenFlags) -> Result<Connection> {
+        // What is not there is for SQLite to tell.
+        if let Err(error) = regular::check(&self.path)
+            && error.kind() == ErrorKind::InvalidInput
+        {
+            return Err(self.not_connected(&told(&error)));
+        }
         let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let opened = Connection::open_with_flags(&self.path, flags).and_then(|connection| {
             connection.busy_timeout(BUSY_MAX)?;
@@ -253,7 +260,7 @@ impl Database {
 
     /// Blocks. Whether the file is a database, which may be empty.
     fn probe(&self) -> Result<()> {
-        let file = std::fs::File::open(&self.path);
+        let file = regular::open(&self.path);
         let mut file = file.map_err(|error| self.not_connected(&told(&error)))?;
         let mut header = [0; HEADER.len()];
         match file.read(&mut header) {
