@@ -89,6 +89,21 @@ async fn what_means_the_same_there_is_left_to_it() {
     }
 }
 
+/// What has come is told as what it is, not as the room that it was put into.
+#[tokio::test]
+async fn the_bytes_of_the_values_are_counted() {
+    let (ours, remote) = start("UTF-8").await;
+    remote
+        .execute_batch("CREATE TABLE k (a INTEGER, t TEXT); INSERT INTO k VALUES (1, 'two'), (2, NULL)")
+        .unwrap();
+    ours.run("CREATE FOREIGN TABLE k (a int, t text) SERVER s").await;
+    let bytes = "SELECT rows, bytes FROM tidemill.last_query_nodes";
+    for (query, wanted) in [("SELECT * FROM k", ["2", "19"]), ("SELECT count(*) FROM k", ["1", "8"])] {
+        read(&ours.client, query).await;
+        assert_eq!(read(&ours.client, bytes).await, [wanted], "{query}");
+    }
+}
+
 /// What a modifier makes of the values is asked of them here, whatever else is left to the server.
 #[tokio::test]
 async fn columns_with_modifiers_are_judged_here() {
