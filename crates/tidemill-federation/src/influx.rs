@@ -86,14 +86,20 @@ pub(crate) static CAPABILITIES: Capabilities = Capabilities {
 
 /// What `influxdb_fdw` says of the options of a server as a whole.
 pub fn check(place: Place, options: &Options) -> Result<()> {
-    match options.get("host").filter(|host| place == Place::Server && host.contains('@')) {
-        None => Ok(()),
+    let Some(host) = options.get("host").filter(|_| place == Place::Server) else { return Ok(()) };
+    let invalid = |message: String| Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    if host.contains('@') {
         // It is not shown: it may have a password.
-        Some(_) => Err(SqlError::new(
-            SqlState::INVALID_PARAMETER_VALUE,
-            "option \"host\" has a user or a password before an \"@\"",
-        )
-        .with_hint("They are options of the user mapping: user, password.")),
+        return invalid("option \"host\" has a user or a password before an \"@\"".to_string())
+            .map_err(|error| error.with_hint("They are options of the user mapping: user, password."));
+    }
+    match host.split_once("://") {
+        Some((scheme, _)) if !["http", "https"].contains(&scheme) => {
+            invalid(format!("invalid value for option \"host\": \"{host}\"")).map_err(|error| {
+                error.with_hint("It is a name or an address, or begins with http:// or https://.")
+            })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -83,8 +83,8 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec::new("sslrootcert", SERVER, Check::Text, Support::Yes),
     OptionSpec::new("sslcrl", SERVER, Check::Text, Support::No),
     OptionSpec::new("target_session_attrs", SERVER, Check::Text, Support::No),
-    OptionSpec::new("fdw_startup_cost", SERVER, Check::Text, NO_COSTS),
-    OptionSpec::new("fdw_tuple_cost", SERVER, Check::Text, NO_COSTS),
+    OptionSpec::new("fdw_startup_cost", SERVER, Check::Quantity, NO_COSTS),
+    OptionSpec::new("fdw_tuple_cost", SERVER, Check::Quantity, NO_COSTS),
     OptionSpec::new("extensions", SERVER, Check::Text, Support::NoEffect("functions of extensions run here")),
     OptionSpec::new("keep_connections", SERVER, Check::Bool, Support::Yes),
     OptionSpec::new(

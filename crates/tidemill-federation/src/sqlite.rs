@@ -148,6 +148,18 @@ static UTF_16: Capabilities = Capabilities {
     prunes: false,
 };
 
+/// A database that is nowhere but in memory, or in a file without a name, is empty and goes with its connection.
+pub fn check(place: Place, options: &Options) -> Result<()> {
+    match options.get("database").filter(|_| place == Place::Server) {
+        Some(none @ ("" | ":memory:")) => {
+            let message = format!("invalid value for option \"database\": \"{none}\"");
+            Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+                .with_hint("It is the path of a file."))
+        }
+        _ => Ok(()),
+    }
+}
+
 pub fn connector(name: &str, server: &Options, _: &Options) -> Result<Arc<dyn Connector>> {
     let Some(database) = server.get("database") else {
         let message = format!("server \"{name}\" has no database");

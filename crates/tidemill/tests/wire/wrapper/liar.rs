@@ -203,3 +203,26 @@ async fn a_row_without_end_is_refused() {
         assert!(ours.server.memory_bytes() < before + (256 << 20));
     }
 }
+
+/// A node's words are shown, but not without end, and with the place that they come from.
+#[tokio::test]
+async fn what_it_says_is_cut() {
+    let ours = Ours::start().await;
+    let fields = [&b"SERROR\0C22012\0M"[..], &[b'A'; 5_000_000], b"\0\0"].concat();
+    define(
+        &ours,
+        "long",
+        Lie { says: [message(b'E', &fields), message(b'Z', b"I")].concat(), ..Lie::default() },
+    )
+    .await;
+    let told = error(&ours.client, "SELECT id FROM long").await;
+    assert_eq!(told.code().code(), "22012");
+    assert!(told.message().len() < 5_000 && told.message().contains("AAA … "), "{}", told.message().len());
+    let header = message(b'd', b"PGCOPX\n\xff\r\n\0\0\0\0\0\0\0\0\0");
+    let copies = message(b'H', &[1, 0, 1, 0, 1]);
+    let says = [message(b'C', b"BEGIN\0"), copies, header, message(b'c', b""), end(b"COPY 0\0")].concat();
+    define(&ours, "other", Lie { says, ..Lie::default() }).await;
+    let told = error(&ours.client, "SELECT id FROM other").await;
+    assert_eq!((told.code().code(), told.message()), ("22P04", "COPY file signature not recognized"));
+    assert!(told.where_().unwrap().starts_with("remote SQL command on server \"other\": "), "{told:?}");
+}

@@ -177,6 +177,8 @@ async fn what_is_wrong_is_told() {
         "this is no database, although it is long enough to be taken for the header of one, perhaps",
     )
     .unwrap();
+    let pipe = ours.path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     remote
         .execute_batch(
             "INSERT INTO f (id, small, big, x, name) VALUES (1, 70000, 'many', 1.5, 7), (2, 1, 2, 3, 'a')",
@@ -191,6 +193,8 @@ async fn what_is_wrong_is_told() {
         "CREATE SERVER no_file FOREIGN DATA WRAPPER sqlite_fdw OPTIONS (database '/nowhere/s.db');
          CREATE SERVER no_db FOREIGN DATA WRAPPER sqlite_fdw OPTIONS (database '{text}');
          CREATE SERVER no_option FOREIGN DATA WRAPPER sqlite_fdw;
+         CREATE SERVER pipe FOREIGN DATA WRAPPER sqlite_fdw OPTIONS (database '{pipe}');
+         CREATE FOREIGN TABLE of_pipe (a int) SERVER pipe;
          CREATE FOREIGN TABLE of_no_file (a int) SERVER no_file;
          CREATE FOREIGN TABLE of_no_db (a int) SERVER no_db;
          CREATE FOREIGN TABLE of_no_option (a int) SERVER no_option;
@@ -205,6 +209,17 @@ async fn what_is_wrong_is_told() {
     for (query, state, message) in [
         ("SELECT * FROM of_no_file", "08001", "could not connect to server \"no_file\""),
         ("SELECT * FROM of_no_db", "08001", "could not connect to server \"no_db\""),
+        ("SELECT * FROM of_pipe", "08001", "could not connect to server \"pipe\""),
+        (
+            "CREATE SERVER x FOREIGN DATA WRAPPER sqlite_fdw OPTIONS (database ':memory:')",
+            "22023",
+            "invalid value for option \"database\": \":memory:\"",
+        ),
+        (
+            "ALTER SERVER no_db OPTIONS (SET database '')",
+            "22023",
+            "invalid value for option \"database\": \"\"",
+        ),
         ("SELECT * FROM of_no_option", "HV000", "server \"no_option\" has no database"),
         (
             "SELECT * FROM no_table",
