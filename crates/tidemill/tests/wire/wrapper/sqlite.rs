@@ -74,6 +74,10 @@ async fn what_means_the_same_there_is_left_to_it() {
             "SELECT id FROM f WHERE x = 'Infinity' OR x < -0.25",
             r#"SELECT "id" FROM "f" WHERE (("x" = 9e999) OR ("x" < -2.5e-1))"#,
         ),
+        (
+            "SELECT x FROM f WHERE id = ANY ('{1,2,3,4}') AND small = 3 OR name <> ALL (ARRAY['a', 'b', 'c', 'd'])",
+            r#"SELECT "x" FROM "f" WHERE ((("id" IN (1, 2, 3, 4)) AND ("small" = 3)) OR ("name" COLLATE BINARY NOT IN ('a', 'b', 'c', 'd')))"#,
+        ),
         // Too many digits for SQLite to read exactly; NaN is null there; times are texts of any form.
         ("SELECT id FROM f WHERE x = 0.12345678901234567", r#"SELECT "id", "x" FROM "f""#),
         ("SELECT id FROM f WHERE x <> 'NaN'", r#"SELECT "id", "x" FROM "f""#),
