@@ -11,6 +11,7 @@ use tidemill_sql::statement::ImportSelection;
 use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError, SqlState};
 
+use crate::bound::Bounds;
 use crate::cascade::Cascade;
 use crate::dialect::{Comparison, Dialect, Operand};
 use crate::fact::TableFacts;
@@ -221,7 +222,7 @@ pub struct Answer {
 }
 
 /// Rows of an answer wait in memory: so many bytes at most.
-const ANSWER_BYTES_MAX: usize = 256 << 20;
+pub const ANSWER_BYTES_MAX: usize = 256 << 20;
 
 impl Answer {
     /// Keeps rows of the answer, unless there are too many.
@@ -297,7 +298,7 @@ pub trait Connector: Send + Sync + fmt::Debug {
         self: Arc<Self>,
         query: Arc<RemoteQuery>,
         schema: SchemaRef,
-        batch_rows: usize,
+        bounds: Bounds,
         shared: Option<Arc<Shared>>,
         counted: Box<dyn Fn(usize) + Send + Sync>,
     ) -> SendableRecordBatchStream;

@@ -14,7 +14,8 @@ impl RemoteQuery {
     }
 }
 
-fn excerpt(sql: &str) -> Cow<'_, str> {
+/// Of what a server is asked, or says.
+pub fn excerpt(sql: &str) -> Cow<'_, str> {
     if sql.len() <= SHOWN_MAX {
         return Cow::Borrowed(sql);
     }

@@ -35,6 +35,7 @@ use self::access::Access;
 use self::place::Place as FilePlace;
 use self::store::Stores;
 use self::url::Url;
+use crate::bound::Bounds;
 use crate::connector::{Capabilities, Connector, ImportedTable, RemoteQuery};
 use crate::dialect::Dialect;
 use crate::option::{Check, OptionSpec, Options, Place, Support};
@@ -198,7 +199,7 @@ impl Connector for Files {
         self: Arc<Self>,
         query: Arc<RemoteQuery>,
         schema: SchemaRef,
-        batch_rows: usize,
+        bounds: Bounds,
         _: Option<Arc<Shared>>,
         counted: Box<dyn Fn(usize) + Send + Sync>,
     ) -> SendableRecordBatchStream {
@@ -207,8 +208,14 @@ impl Connector for Files {
         let (wanting, wanted) = watch::channel(());
         let access = Access { stores: Arc::clone(&self.stores), wanted, counted: counted.into() };
         let scanned = thread::run(move || {
-            let scan =
-                Scan { server: &self.stores.server, query: &query, schema, batch_rows, access, batches };
+            let scan = Scan {
+                server: &self.stores.server,
+                query: &query,
+                schema,
+                batch_rows: bounds.batch_rows,
+                access,
+                batches,
+            };
             let is_parquet = self.is_parquet;
             scan.run(if is_parquet { Format::Parquet } else { format(&query.definition.options) })
         });
@@ -312,6 +319,7 @@ fn file_error(what: &str, place: &dyn fmt::Display, error: &std::io::Error) -> S
         std::io::ErrorKind::PermissionDenied => {
             (SqlState::INSUFFICIENT_PRIVILEGE, "Permission denied".into())
         }
+        std::io::ErrorKind::InvalidInput => (SqlState::WRONG_OBJECT_TYPE, error.to_string()),
         _ => (SqlState::IO_ERROR, error.to_string()),
     };
     SqlError::new(state, format!("could not {what} file \"{place}\": {reason}"))

@@ -16,6 +16,7 @@ use tidemill_sql::statement::ImportSelection;
 use tidemill_sql::types::Scalar;
 use tidemill_sql::{Result, SqlError, SqlState};
 
+use crate::bound::Bounds;
 use crate::connector::{Capabilities, Connector, ImportedTable, Logic, RemoteQuery, Writer};
 use crate::dialect::Comparison;
 use crate::option::{Check, OptionSpec, Options, Place, Support};
@@ -85,14 +86,20 @@ pub(crate) static CAPABILITIES: Capabilities = Capabilities {
 
 /// What `influxdb_fdw` says of the options of a server as a whole.
 pub fn check(place: Place, options: &Options) -> Result<()> {
-    match options.get("host").filter(|host| place == Place::Server && host.contains('@')) {
-        None => Ok(()),
+    let Some(host) = options.get("host").filter(|_| place == Place::Server) else { return Ok(()) };
+    let invalid = |message: String| Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    if host.contains('@') {
         // It is not shown: it may have a password.
-        Some(_) => Err(SqlError::new(
-            SqlState::INVALID_PARAMETER_VALUE,
-            "option \"host\" has a user or a password before an \"@\"",
-        )
-        .with_hint("They are options of the user mapping: user, password.")),
+        return invalid("option \"host\" has a user or a password before an \"@\"".to_string())
+            .map_err(|error| error.with_hint("They are options of the user mapping: user, password."));
+    }
+    match host.split_once("://") {
+        Some((scheme, _)) if !["http", "https"].contains(&scheme) => {
+            invalid(format!("invalid value for option \"host\": \"{host}\"")).map_err(|error| {
+                error.with_hint("It is a name or an address, or begins with http:// or https://.")
+            })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -115,11 +122,11 @@ impl Connector for Influx {
         self: Arc<Self>,
         query: Arc<RemoteQuery>,
         schema: SchemaRef,
-        batch_rows: usize,
+        bounds: Bounds,
         _: Option<Arc<Shared>>,
         counted: Box<dyn Fn(usize) + Send + Sync>,
     ) -> SendableRecordBatchStream {
-        scan::rows(Arc::clone(&self.address), query, schema, batch_rows, counted)
+        scan::rows(Arc::clone(&self.address), query, schema, bounds.batch_rows, counted)
     }
 
     /// There are no schemas: whatever is named is the database.

@@ -1,5 +1,6 @@
 //! Foreign servers: connectors, pushdown, execution.
 
+pub mod bound;
 pub mod cascade;
 pub mod cell;
 pub mod change;
@@ -23,6 +24,7 @@ pub mod node;
 pub mod option;
 pub mod postgres;
 pub mod pushdown;
+mod regular;
 mod remote_query;
 mod returned;
 mod room;

@@ -19,6 +19,7 @@ use tidemill_sql::Result;
 use tidemill_sql::statement::ImportSelection;
 use tidemill_sql::types::Scalar;
 
+use crate::bound::Bounds;
 use crate::connector::{Aggregate, Capabilities, Connector, ImportedTable, Logic, RemoteQuery, Writer};
 use crate::dialect::Comparison;
 use crate::fact::TableFacts;
@@ -170,11 +171,11 @@ impl Connector for Mysql {
         self: Arc<Self>,
         query: Arc<RemoteQuery>,
         schema: SchemaRef,
-        batch_rows: usize,
+        bounds: Bounds,
         _: Option<Arc<Shared>>,
         counted: Box<dyn Fn(usize) + Send + Sync>,
     ) -> SendableRecordBatchStream {
-        scan::rows(Arc::clone(&self.pool), query, schema, batch_rows, counted)
+        scan::rows(Arc::clone(&self.pool), query, schema, bounds.batch_rows, counted)
     }
 
     /// A schema is a database.

@@ -193,6 +193,9 @@ impl Check {
             }
             Check::Positive if value.trim().parse::<u32>().is_ok_and(|n| n > 0) => Ok(()),
             Check::Positive => invalid(format!("\"{name}\" must be an integer value greater than zero")),
+            Check::Quantity if value.trim().parse::<f64>().is_err() => {
+                invalid(format!("invalid value for floating point option \"{name}\": {value}"))
+            }
             Check::Quantity if value.trim().parse::<f64>().is_ok_and(|n| n >= 0.0) => Ok(()),
             Check::Quantity => {
                 invalid(format!("\"{name}\" must be a floating point value greater than or equal to zero"))

@@ -8,6 +8,7 @@ mod facts;
 mod fate;
 mod generated;
 mod import;
+mod outlet;
 mod running;
 mod scan;
 mod snapshot;
@@ -29,6 +30,7 @@ use tidemill_sql::{Result, SqlError, SqlState};
 use tokio_postgres::Config;
 use tokio_postgres::config::SslMode;
 
+use crate::bound::Bounds;
 use crate::connector::{Capabilities, Connector, Fate, ImportedTable, RemoteQuery, Writer};
 use crate::fact::TableFacts;
 use crate::option::{Check, OptionSpec, Options, Place, Support, parse_bool};
@@ -82,8 +84,8 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec::new("sslrootcert", SERVER, Check::Text, Support::Yes),
     OptionSpec::new("sslcrl", SERVER, Check::Text, Support::No),
     OptionSpec::new("target_session_attrs", SERVER, Check::Text, Support::No),
-    OptionSpec::new("fdw_startup_cost", SERVER, Check::Text, NO_COSTS),
-    OptionSpec::new("fdw_tuple_cost", SERVER, Check::Text, NO_COSTS),
+    OptionSpec::new("fdw_startup_cost", SERVER, Check::Quantity, NO_COSTS),
+    OptionSpec::new("fdw_tuple_cost", SERVER, Check::Quantity, NO_COSTS),
     OptionSpec::new("extensions", SERVER, Check::Text, Support::NoEffect("functions of extensions run here")),
     OptionSpec::new("keep_connections", SERVER, Check::Bool, Support::Yes),
     OptionSpec::new(
@@ -241,11 +243,11 @@ impl Connector for Postgres {
         self: Arc<Self>,
         query: Arc<RemoteQuery>,
         schema: SchemaRef,
-        batch_rows: usize,
+        bounds: Bounds,
         shared: Option<Arc<Shared>>,
         counted: Box<dyn Fn(usize) + Send + Sync>,
     ) -> SendableRecordBatchStream {
-        scan::rows(Arc::clone(&self.pool), query, schema, batch_rows, shared, counted)
+        scan::rows(Arc::clone(&self.pool), query, schema, bounds, shared, counted)
     }
 
     async fn tables(

@@ -31,6 +31,7 @@ use datafusion::physical_plan::{
 use futures::{StreamExt, TryFutureExt, stream};
 use tidemill_sql::planner::plan_error;
 
+use crate::bound::Bounds;
 use crate::cascade::Cascade;
 use crate::connector::{Capabilities, Connector, RemoteQuery};
 use crate::health::is_absence;
@@ -113,7 +114,7 @@ impl ForeignScanExec {
             written: transactions.and_then(|transactions| transactions.find(&self.connector)),
             shared: Snapshots::find(context, &self.connector),
             schema: self.schema(),
-            batch_rows: self.batch_rows,
+            bounds: Bounds::of_query(context, self.batch_rows),
             counted,
         };
         if self.dynamic_filters.is_empty() {
@@ -344,16 +345,16 @@ struct Way {
     written: Option<Arc<Transaction>>,
     shared: Option<Arc<Shared>>,
     schema: SchemaRef,
-    batch_rows: usize,
+    bounds: Bounds,
     counted: Box<dyn Fn(usize) + Send + Sync>,
 }
 
 impl Way {
     fn rows(self, query: Arc<RemoteQuery>) -> SendableRecordBatchStream {
-        let Self { connector, written, shared, schema, batch_rows, counted } = self;
+        let Self { connector, written, shared, schema, bounds, counted } = self;
         match written {
             Some(transaction) => transaction.rows(query, schema, counted),
-            None => connector.rows(query, schema, batch_rows, shared, counted),
+            None => connector.rows(query, schema, bounds, shared, counted),
         }
     }
 }

@@ -6,7 +6,7 @@ mod import;
 mod scan;
 mod write;
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -19,9 +19,11 @@ use tidemill_sql::statement::ImportSelection;
 use tidemill_sql::types::Scalar;
 use tidemill_sql::{Result, SqlError, SqlState};
 
+use crate::bound::Bounds;
 use crate::connector::{Aggregate, Capabilities, Connector, ImportedTable, Logic, RemoteQuery, Writer};
 use crate::dialect::Comparison;
 use crate::option::{Check, OptionSpec, Options, Place, Support};
+use crate::regular;
 use crate::snapshot::Shared;
 use dialect::SqliteDialect;
 
@@ -147,6 +149,18 @@ static UTF_16: Capabilities = Capabilities {
     prunes: false,
 };
 
+/// A database that is nowhere but in memory, or in a file without a name, is empty and goes with its connection.
+pub fn check(place: Place, options: &Options) -> Result<()> {
+    match options.get("database").filter(|_| place == Place::Server) {
+        Some(none @ ("" | ":memory:")) => {
+            let message = format!("invalid value for option \"database\": \"{none}\"");
+            Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+                .with_hint("It is the path of a file."))
+        }
+        _ => Ok(()),
+    }
+}
+
 pub fn connector(name: &str, server: &Options, _: &Options) -> Result<Arc<dyn Connector>> {
     let Some(database) = server.get("database") else {
         let message = format!("server \"{name}\" has no database");
@@ -184,11 +198,11 @@ impl Connector for Sqlite {
         self: Arc<Self>,
         query: Arc<RemoteQuery>,
         schema: SchemaRef,
-        batch_rows: usize,
+        bounds: Bounds,
         shared: Option<Arc<Shared>>,
         counted: Box<dyn Fn(usize) + Send + Sync>,
     ) -> SendableRecordBatchStream {
-        scan::rows(self.database.clone(), query, schema, batch_rows, shared, counted)
+        scan::rows(self.database.clone(), query, schema, bounds.batch_rows, shared, counted)
     }
 
     /// SQLite has no schemas: whatever is named is the database.
@@ -222,7 +236,7 @@ impl Connector for Sqlite {
 /// The header of a database says in which encoding its texts are.
 fn is_utf_16(path: &Path) -> bool {
     let mut header = [0; 60];
-    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut header));
+    let read = regular::open(path).and_then(|mut file| file.read_exact(&mut header));
     read.is_ok() && matches!(header[56..60], [0, 0, 0, 2 | 3])
 }
 
@@ -233,6 +247,12 @@ impl Database {
     }
 
     fn open_with(&self, access: OpenFlags) -> Result<Connection> {
+        // What is not there is for SQLite to tell.
+        if let Err(error) = regular::check(&self.path)
+            && error.kind() == ErrorKind::InvalidInput
+        {
+            return Err(self.not_connected(&told(&error)));
+        }
         let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let opened = Connection::open_with_flags(&self.path, flags).and_then(|connection| {
             connection.busy_timeout(BUSY_MAX)?;
@@ -253,7 +273,7 @@ impl Database {
 
     /// Blocks. Whether the file is a database, which may be empty.
     fn probe(&self) -> Result<()> {
-        let file = std::fs::File::open(&self.path);
+        let file = regular::open(&self.path);
         let mut file = file.map_err(|error| self.not_connected(&told(&error)))?;
         let mut header = [0; HEADER.len()];
         match file.read(&mut header) {

@@ -10,7 +10,9 @@ use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
+};
 use tidemill_sql::{Result, SqlError, SqlState};
 use tokio_rustls::TlsConnector;
 
@@ -81,9 +83,17 @@ pub fn cause(error: &io::Error) -> Option<String> {
         CertificateError::UnknownIssuer => {
             "certificate verify failed: it is not of an authority in sslrootcert".to_string()
         }
+        CertificateError::Other(other) if is_authority(other) => {
+            "certificate verify failed: it is that of an authority, which is none in sslrootcert".to_string()
+        }
         CertificateError::Other(other) => format!("certificate verify failed: {other}"),
         other => format!("certificate verify failed: {other}"),
     })
+}
+
+/// Whether a certificate was refused because it may sign others.
+fn is_authority(why: &OtherError) -> bool {
+    why.0.downcast_ref() == Some(&webpki::Error::CaUsedAsEndEntity)
 }
 
 /// `verify-ca`: the chain; `verify-full`: the name, too.
@@ -111,7 +121,7 @@ impl Verifier {
     /// itself calls itself an authority. That is looked at after its time and before who has signed it.
     fn is_root(&self, certificate: &CertificateDer<'_>, error: &Error) -> bool {
         let Error::InvalidCertificate(CertificateError::Other(why)) = error else { return false };
-        why.0.downcast_ref() == Some(&webpki::Error::CaUsedAsEndEntity) && self.roots.contains(certificate)
+        is_authority(why) && self.roots.contains(certificate)
     }
 }
 

@@ -21,6 +21,7 @@ use tidemill_sql::planner::plan_error;
 use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError, SqlState};
 
+use crate::bound::Bounds;
 use crate::cascade::Route;
 use crate::connector::{RemoteColumn, RemoteQuery};
 use crate::multi_tenant::Relation;
@@ -109,7 +110,8 @@ impl ForeignTable {
             ..RemoteQuery::default()
         };
         let schema = Arc::new(Schema::new(vec![text.field("layout")]));
-        let mut rows = Arc::clone(connector).rows(Arc::new(query), schema, 1, None, Box::new(|_| {}));
+        let mut rows =
+            Arc::clone(connector).rows(Arc::new(query), schema, Bounds::of_rows(1), None, Box::new(|_| {}));
         let Some(answer) = rows.next().await else { return Err(no_view()) };
         let answer = answer.map_err(plan_error).map_err(|error| match error.state {
             // It is another kind of server, or another kind of column.

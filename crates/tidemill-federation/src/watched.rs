@@ -14,6 +14,7 @@ use tidemill_sql::planner::plan_error;
 use tidemill_sql::statement::ImportSelection;
 use tidemill_sql::{Result, SqlError};
 
+use crate::bound::Bounds;
 use crate::connector::{
     Answer, Capabilities, Connector, Fate, ImportedTable, Insertion, RemoteQuery, Writer,
 };
@@ -50,7 +51,7 @@ impl Connector for Watched {
         self: Arc<Self>,
         query: Arc<RemoteQuery>,
         schema: SchemaRef,
-        batch_rows: usize,
+        bounds: Bounds,
         shared: Option<Arc<Shared>>,
         counted: Box<dyn Fn(usize) + Send + Sync>,
     ) -> SendableRecordBatchStream {
@@ -64,7 +65,7 @@ impl Connector for Watched {
             reached.store(true, Ordering::Relaxed);
             counted(bytes);
         });
-        let rows = Arc::clone(&self.connector).rows(query, Arc::clone(&schema), batch_rows, shared, counted);
+        let rows = Arc::clone(&self.connector).rows(query, Arc::clone(&schema), bounds, shared, counted);
         let guarded = stream::unfold(Some(rows), move |rows| {
             let (watched, is_reached) = (Arc::clone(&self), Arc::clone(&is_reached));
             async move {

@@ -63,7 +63,7 @@ pub static WRAPPERS: [Wrapper; 9] = [
         options: sqlite::OPTIONS,
         capabilities: Some(&sqlite::CAPABILITIES),
         needs_mapping: false,
-        check: nothing_more,
+        check: sqlite::check,
         connect: sqlite::connector,
     },
     Wrapper {

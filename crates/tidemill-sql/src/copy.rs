@@ -14,9 +14,9 @@ mod plain;
 mod tests;
 mod text;
 
+use crate::Result;
 use crate::text::Context;
 use crate::types::Type;
-use crate::{Result, SqlError, SqlState};
 use arrow::record_batch::RecordBatch;
 
 pub use encode::CopyEncoder;
@@ -48,6 +48,7 @@ pub struct CopyDecoder {
     batches: Batches,
     /// The start of a row whose end has not come yet.
     carry: Vec<u8>,
+    row_bytes_max: usize,
 }
 
 enum Reader {
@@ -75,7 +76,16 @@ impl CopyDecoder {
             }
             CopyFormat::Binary => Reader::Binary(BinaryReader::new(columns, relation, &batches.columns)),
         };
-        Self { reader, batches, carry: Vec::new() }
+        Self { reader, batches, carry: Vec::new(), row_bytes_max: ROW_BYTES_MAX }
+    }
+
+    /// Refuses rows that are longer, as soon as that is known.
+    pub fn with_row_bytes_max(mut self, bytes: usize) -> Self {
+        self.row_bytes_max = bytes.min(ROW_BYTES_MAX);
+        if let Reader::Binary(reader) = &mut self.reader {
+            reader.row_bytes_max = self.row_bytes_max;
+        }
+        self
     }
 
     /// Decodes the rows that are complete with this chunk.
@@ -121,13 +131,16 @@ impl CopyDecoder {
     }
 
     fn check_row_length(&self) -> Result<()> {
-        if self.carry.len() <= ROW_BYTES_MAX {
-            return Ok(());
+        if self.carry.len() <= self.row_bytes_max {
+            Ok(())
+        } else {
+            Err(error::row_too_long(self.row_bytes_max))
         }
-        Err(SqlError::new(
-            SqlState::PROGRAM_LIMIT_EXCEEDED,
-            format!("a row of COPY data is longer than {ROW_BYTES_MAX} bytes"),
-        ))
+    }
+
+    /// Whether the data has said that it ends, which only some that is binary does. After `finish`.
+    pub fn has_trailer(&self) -> bool {
+        matches!(&self.reader, Reader::Binary(reader) if reader.ended)
     }
 
     /// Rows decoded so far, those in batches that were taken included.

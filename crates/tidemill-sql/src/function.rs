@@ -22,6 +22,7 @@ mod json_edit;
 mod json_order;
 mod json_value;
 mod kernel;
+pub(crate) mod listed;
 mod math;
 mod object;
 mod operator;
@@ -45,6 +46,7 @@ use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::error::DataFusionError;
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
@@ -291,6 +293,14 @@ impl ScalarUDFImpl for OverloadUdf {
         let mut ty = self.overload.result(&types);
         ty.array |= self.overload.set;
         Ok(Arc::new(ty.field(self.overload.name)))
+    }
+
+    fn simplify(
+        &self,
+        args: Vec<Expr>,
+        _: &SimplifyContext,
+    ) -> datafusion::error::Result<ExprSimplifyResult> {
+        listed::simplify(self.overload.name, args)
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> datafusion::error::Result<ColumnarValue> {

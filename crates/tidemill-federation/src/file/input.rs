@@ -13,6 +13,7 @@ use super::access::Access;
 use super::place::Place;
 use super::url::Url;
 use super::{failure, file_error};
+use crate::regular;
 
 /// Its errors have what is wrong as their source.
 pub enum Input {
@@ -24,7 +25,7 @@ impl Input {
     pub fn open(place: &Place, access: &Access) -> Result<Self> {
         match place {
             Place::Local(path) => {
-                let file = File::open(path).map_err(|error| file_error("open", place, &error))?;
+                let file = regular::open(path).map_err(|error| file_error("open", place, &error))?;
                 Ok(Input::Local(file))
             }
             Place::Remote(url) => Ok(Input::Remote(Box::new(Download::begin(url, access)?))),

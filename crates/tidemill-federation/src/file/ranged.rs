@@ -18,6 +18,7 @@ use super::input::strong;
 use super::place::Place;
 use super::url::Url;
 use super::{failure, file_error};
+use crate::regular;
 
 /// What comes of columns before it is decoded, of all of them together, and of each at least and at most.
 const AHEAD_BYTES: u64 = 64 << 20;
@@ -41,7 +42,7 @@ impl Ranged {
     pub fn open(place: &Place, access: &Access) -> Result<Self> {
         match place {
             Place::Local(path) => {
-                let file = File::open(path).map_err(|error| file_error("open", place, &error))?;
+                let file = regular::open(path).map_err(|error| file_error("open", place, &error))?;
                 Ok(Ranged::Local(Arc::new(file)))
             }
             Place::Remote(url) => Ok(Ranged::Remote(Arc::new(Remote::open(url, access)?))),

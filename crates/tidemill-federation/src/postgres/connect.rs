@@ -18,8 +18,9 @@ use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls};
 
 use super::error::{not_connected, not_read, of_socket, unreachable, warning};
 use super::generated::Generated;
+use super::outlet::Outlet;
 use super::socket::{Address, Socket};
-use super::tap::{Outlet, Tap};
+use super::tap::Tap;
 use crate::room::{Room, Seats};
 
 /// Connections that are kept for the next query at most, and for how long.

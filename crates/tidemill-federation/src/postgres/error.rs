@@ -9,13 +9,14 @@ use tokio_postgres::error::DbError;
 
 use super::socket::Address;
 use crate::connector::RemoteQuery;
+use crate::excerpt::excerpt;
 use crate::tls;
 
 /// No connection could be made.
 pub fn not_connected(server: &str, address: &Address, error: &Error) -> SqlError {
     match error.as_db_error() {
         Some(refused) => {
-            unreachable(server, address, &format!("{}:  {}", refused.severity(), refused.message()))
+            unreachable(server, address, &format!("{}:  {}", refused.severity(), excerpt(refused.message())))
         }
         None => unreachable(server, address, &cause(error)),
     }
@@ -54,33 +55,39 @@ pub fn failed(server: &str, query: &RemoteQuery, error: &Error) -> SqlError {
     let Some(told) = error.as_db_error() else { return lost(server, &cause(error)).with_context(context) };
     let code = told.code().code();
     if code.starts_with("57P") {
-        return lost(server, told.message()).with_context(context);
+        return lost(server, &excerpt(told.message())).with_context(context);
     }
     // What the definition of the foreign table has got wrong is told with its name.
     let message = match code {
         "42P01" | "42703" | "3F000" => {
-            let (table, message) = (&query.table, told.message());
+            let (table, message) = (&query.table, excerpt(told.message()));
             format!("foreign table \"{table}\" does not fit server \"{server}\": {message}")
         }
-        _ => told.message().to_string(),
+        _ => excerpt(told.message()).into_owned(),
     };
     let state = SqlState::from_code(code).unwrap_or(SqlState::FDW_ERROR);
     let mut failed = SqlError::new(state, message).with_context(context);
-    failed.detail = told.detail().map(str::to_string);
-    failed.hint = told.hint().map(str::to_string);
+    failed.detail = told.detail().map(|detail| excerpt(detail).into_owned());
+    failed.hint = told.hint().map(|hint| excerpt(hint).into_owned());
     failed
+}
+
+/// An answer ended before its end.
+pub fn incomplete(server: &str, query: &RemoteQuery, gap: String) -> SqlError {
+    let message = format!("the answer of server \"{server}\" is not complete");
+    SqlError::new(SqlState::PROTOCOL_VIOLATION, message)
+        .with_detail(gap)
+        .with_context(format!("remote SQL command on server \"{server}\": {}", query.excerpt()))
 }
 
 /// A warning of that server, which says where it comes from.
 pub fn warning(server: &str, told: &DbError) -> SqlError {
-    let mut warning =
-        SqlError::new(SqlState::WARNING, told.message()).with_context(format!("server \"{server}\""));
-    warning.detail = told.detail().map(str::to_string);
-    warning.hint = told.hint().map(str::to_string);
-    if let Some(inner) = told.where_() {
-        warning.context = Some(format!("{inner}\nserver \"{server}\""));
-    }
-    warning
+    let mut warning = SqlError::new(SqlState::WARNING, excerpt(told.message()));
+    warning.detail = told.detail().map(|detail| excerpt(detail).into_owned());
+    warning.hint = told.hint().map(|hint| excerpt(hint).into_owned());
+    warning.context =
+        told.where_().filter(|inner| !inner.is_empty()).map(|inner| excerpt(inner).into_owned());
+    warning.within(format!("server \"{server}\""))
 }
 
 /// Whether an error is the end of a connection.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
-use bytes::Bytes;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
@@ -20,9 +19,11 @@ use tokio::sync::mpsc::Sender;
 use tokio_postgres::{Column, Error, Statement};
 
 use super::connect::{Connection, Pool};
-use super::error::failed;
+use super::error::{failed, incomplete};
+use super::outlet::{Piece, Told, TooLong};
 use super::running::Running;
 use super::snapshot;
+use crate::bound::Bounds;
 use crate::cascade::Below;
 use crate::connector::{RemoteColumn, RemoteQuery};
 use crate::modifier::is_within;
@@ -41,14 +42,14 @@ pub fn rows(
     pool: Arc<Pool>,
     query: Arc<RemoteQuery>,
     schema: SchemaRef,
-    batch_rows: usize,
+    bounds: Bounds,
     shared: Option<Arc<Shared>>,
     counted: Box<dyn Fn(usize) + Send + Sync>,
 ) -> SendableRecordBatchStream {
     let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&schema), BATCHES_AHEAD);
     let batches = builder.tx();
     builder.spawn(async move {
-        let scan = Scan { pool, query, schema, batch_rows, shared, counted };
+        let scan = Scan { pool, query, schema, bounds, shared, counted };
         scan.run(batches).await.map_err(|error| DataFusionError::External(Box::new(error)))
     });
     builder.build()
@@ -58,7 +59,7 @@ struct Scan {
     pool: Arc<Pool>,
     query: Arc<RemoteQuery>,
     schema: SchemaRef,
-    batch_rows: usize,
+    bounds: Bounds,
     shared: Option<Arc<Shared>>,
     counted: Box<dyn Fn(usize) + Send + Sync>,
 }
@@ -73,7 +74,7 @@ struct Failure {
 /// What was seen before the columns were known.
 #[derive(Default)]
 struct Early {
-    rows: Option<Bytes>,
+    rows: Option<Piece>,
     ended: Option<std::result::Result<(), Error>>,
 }
 
@@ -135,7 +136,14 @@ impl Scan {
         let script = self.script(&connection).await?;
         let mut running = Running { connection: Some(connection), pool: Arc::clone(&self.pool) };
         let Some(connection) = &running.connection else { return Ok(()) };
-        let is_over = self.receive(connection, &script, batches).await?;
+        let received = self.receive(connection, &script, batches).await;
+        if let Err(Failure { error, .. }) = &received
+            && error.state == SqlState::PROTOCOL_VIOLATION
+        {
+            // What it says next would be taken for the answer to something else.
+            drop(running.connection.take());
+        }
+        let is_over = received?;
         if is_over && let Some(connection) = running.connection.take() {
             if let Some(cascade) = self.query.cascade.as_ref().filter(|_| connection.is_tidemill) {
                 let warnings = connection.take_warnings(&self.pool.server);
@@ -169,7 +177,7 @@ impl Scan {
         script: &str,
         batches: &Batches,
     ) -> std::result::Result<bool, Failure> {
-        let mut pieces = connection.rows.open();
+        let mut pieces = connection.rows.open(self.bounds.row_bytes_max);
         let describing = pin!(connection.client.prepare(&self.query.sql));
         let mut ending = pin!(connection.client.batch_execute(script).fuse());
         let early = self.describe(connection, describing, &mut ending, &mut pieces).await?;
@@ -177,7 +185,7 @@ impl Scan {
         (self.counted)(0);
         let mut decoder = self.decoder();
         if let Some(rows) = early.rows
-            && !self.decode(&mut decoder, &rows, batches).await?
+            && !self.decode(&mut decoder, rows, batches).await?
         {
             return Ok(false);
         }
@@ -185,7 +193,7 @@ impl Scan {
         while ended.is_none() {
             tokio::select! {
                 biased;
-                Some(rows) = pieces.next() => if !self.decode(&mut decoder, &rows, batches).await? {
+                Some(rows) = pieces.next() => if !self.decode(&mut decoder, rows, batches).await? {
                     return Ok(false);
                 },
                 result = &mut ending => ended = Some(result),
@@ -194,16 +202,30 @@ impl Scan {
         ended.transpose().map_err(|error| failed(&self.pool.server, &self.query, &error))?;
         connection.rows.close();
         while let Some(rows) = pieces.next().await {
-            if !self.decode(&mut decoder, &rows, batches).await? {
+            if !self.decode(&mut decoder, rows, batches).await? {
                 return Ok(false);
             }
+        }
+        let told = connection.rows.told();
+        // Before the decoder misses what has not come.
+        if !told.is_ended() {
+            self.check_end(told, &decoder)?;
         }
         while let Some(batch) = decoder.finish().map_err(|error| self.garbled(error))? {
             if !self.pass_on(batch, batches).await? {
                 return Ok(false);
             }
         }
+        self.check_end(told, &decoder)?;
         Ok(true)
+    }
+
+    /// A result that is cut short looks like one of fewer rows: what the server says of it has to fit.
+    fn check_end(&self, told: Told, decoder: &CopyDecoder) -> Result<()> {
+        match told.gap(self.query.columns.len(), decoder.rows(), decoder.has_trailer()) {
+            None => Ok(()),
+            Some(gap) => Err(incomplete(&self.pool.server, &self.query, gap)),
+        }
     }
 
     /// Checks the columns. COPY is on its way before they are known, so its answers may be seen earlier; only if a type is not
@@ -213,7 +235,7 @@ impl Scan {
         connection: &Connection,
         mut describing: Pin<&mut impl Future<Output = std::result::Result<Statement, Error>>>,
         ending: &mut Pin<&mut impl FusedFuture<Output = std::result::Result<(), Error>>>,
-        pieces: &mut Receiver<Bytes>,
+        pieces: &mut Receiver<Piece>,
     ) -> std::result::Result<Early, Failure> {
         let mut early = Early::default();
         let mut is_in_vain = false;
@@ -262,14 +284,16 @@ impl Scan {
         let columns = self.query.columns.iter().map(|c| CopyColumn { name: c.name.clone(), ty: c.ty });
         let columns: Vec<_> = columns.collect();
         let context = Context { now_us: 0, zone: TimeZone::UTC };
-        let (table, rows) = (&self.query.table, self.batch_rows);
-        CopyDecoder::with_batch_rows(&CopyFormat::Binary, &columns, table, &context, rows)
+        let (table, Bounds { batch_rows, row_bytes_max }) = (&self.query.table, self.bounds);
+        CopyDecoder::with_batch_rows(&CopyFormat::Binary, &columns, table, &context, batch_rows)
+            .with_row_bytes_max(row_bytes_max)
     }
 
     /// Whether the rows are wanted.
-    async fn decode(&self, decoder: &mut CopyDecoder, rows: &[u8], batches: &Batches) -> Result<bool> {
+    async fn decode(&self, decoder: &mut CopyDecoder, rows: Piece, batches: &Batches) -> Result<bool> {
+        let rows = rows.map_err(|TooLong| self.too_long())?;
         (self.counted)(rows.len());
-        decoder.push_messages(rows).map_err(|error| self.garbled(error))?;
+        decoder.push_messages(&rows).map_err(|error| self.garbled(error))?;
         while let Some(batch) = decoder.take_batch() {
             if !self.pass_on(batch, batches).await? {
                 return Ok(false);
@@ -287,14 +311,21 @@ impl Scan {
         Ok(batches.send(Ok(batch)).await.is_ok())
     }
 
-    /// What came is no row of the columns that were asked for.
+    fn too_long(&self) -> SqlError {
+        let (server, bytes) = (&self.pool.server, self.bounds.row_bytes_max);
+        let message = format!("a row of server \"{server}\" is longer than {bytes} bytes");
+        SqlError::new(SqlState::OUT_OF_MEMORY, message)
+            .with_context(format!("remote SQL command on server \"{server}\": {}", self.query.excerpt()))
+            .with_hint("Raise \"query_memory_limit\"; a row has at most 1 GB.")
+    }
+
+    /// What came is no row of the columns that were asked for, or too long to be kept.
     fn garbled(&self, error: SqlError) -> SqlError {
+        if error.state == SqlState::PROGRAM_LIMIT_EXCEEDED {
+            return self.too_long();
+        }
         let server = &self.pool.server;
-        let context = error.context.clone().unwrap_or_default();
-        error.with_context(format!(
-            "{context}\nremote SQL command on server \"{server}\": {}",
-            self.query.excerpt()
-        ))
+        error.within(format!("remote SQL command on server \"{server}\": {}", self.query.excerpt()))
     }
 }
 

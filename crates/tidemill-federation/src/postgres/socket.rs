@@ -13,6 +13,10 @@ use super::tls::{Mode, Tls};
 /// Asks for an encrypted connection, which is answered by one byte.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
 const ENCRYPTS: u8 = b'S';
+const DOES_NOT: u8 = b'N';
+const FAILS: u8 = b'E';
+/// Bytes of an error in the place of that answer at most.
+const ERROR_BYTES_MAX: usize = 4 << 10;
 
 pub trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
 
@@ -69,10 +73,38 @@ impl Address {
             return Ok(false);
         }
         socket.write_all(&SSL_REQUEST).await?;
-        let answer = socket.read_u8().await?;
-        if answer != ENCRYPTS && self.tls.mode == Mode::Require {
-            return Err(io::Error::other("server does not support TLS"));
+        match socket.read_u8().await? {
+            ENCRYPTS => Ok(true),
+            DOES_NOT if self.tls.mode == Mode::Require => {
+                Err(io::Error::other("server does not support TLS"))
+            }
+            DOES_NOT => Ok(false),
+            FAILS => {
+                let mut said = vec![0; ERROR_BYTES_MAX];
+                let length = socket.read(&mut said).await?;
+                let said = message_of(&said[..length]);
+                Err(io::Error::other(format!("server answers TLS with an error: {said}")))
+            }
+            _ => Err(io::Error::other("it does not speak PostgreSQL's protocol")),
         }
-        Ok(answer == ENCRYPTS)
+    }
+}
+
+/// The text of an error, after its kind: a length, then fields of a letter and a text. Servers before 7.4 send a text only.
+fn message_of(said: &[u8]) -> String {
+    let fields = said.get(4..).unwrap_or_default().split(|byte| *byte == 0);
+    let text = fields.filter_map(|field| field.strip_prefix(b"M")).next().unwrap_or(said);
+    String::from_utf8_lossy(text).trim_end_matches(['\0', '\n']).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_in_the_place_of_tls_is_told() {
+        assert_eq!(message_of(b"\0\0\0\x20SFATAL\0C08P01\0Mno such thing\0\0"), "no such thing");
+        assert_eq!(message_of(b"no such thing\n\0"), "no such thing");
+        assert_eq!(message_of(b""), "");
     }
 }

@@ -16,7 +16,7 @@ use tokio_postgres::types::{self, Kind};
 use tokio_postgres::{Client, CopyInSink, Error, Statement};
 
 use super::connect::Pool;
-use super::error::failed;
+use super::error::{failed, incomplete};
 use super::fate;
 use super::running::Running;
 use super::scan::{Found, fits, is_read_as_text, mismatch};
@@ -48,6 +48,7 @@ struct Copying {
     query: RemoteQuery,
     sink: Pin<Box<CopyInSink<Bytes>>>,
     encoder: CopyEncoder,
+    rows: u64,
 }
 
 impl Transaction {
@@ -101,6 +102,11 @@ impl Transaction {
         failed(&self.running.pool.server, query, error)
     }
 
+    fn incomplete(&self, query: &RemoteQuery, rows: u64, told: u64) -> SqlError {
+        let gap = format!("There were {rows} rows, and it says that they are {told}.");
+        incomplete(&self.running.pool.server, query, gap)
+    }
+
     async fn copy(&self, into: &Insertion) -> Result<Copying> {
         self.tell(into.cascade.as_ref()).await?;
         let names = names(&into.columns);
@@ -119,7 +125,7 @@ impl Transaction {
         let sink = client.copy_in(&prepared).await.map_err(|e| self.failed(&query, &e))?;
         let columns = into.columns.iter().map(|c| CopyColumn { name: c.name.clone(), ty: c.ty }).collect();
         let encoder = CopyEncoder::new(format, columns, &context());
-        let mut copying = Copying { into: into.clone(), query, sink: Box::pin(sink), encoder };
+        let mut copying = Copying { into: into.clone(), query, sink: Box::pin(sink), encoder, rows: 0 };
         let mut start = Vec::new();
         copying.encoder.start(&mut start);
         self.send(&mut copying, start).await?;
@@ -189,6 +195,7 @@ impl Transaction {
         };
         let mut bytes = Vec::new();
         copying.encoder.rows(rows, &mut bytes)?;
+        copying.rows += rows.num_rows() as u64;
         self.send(&mut copying, bytes).await?;
         self.copying = Some(copying);
         Ok(())
@@ -256,12 +263,13 @@ impl Transaction {
         let fields: Vec<_> = query.columns.iter().map(|column| column.ty.field(&column.name)).collect();
         let server = &self.running.pool.server;
         let mut rows = Rows::new(server, query, Arc::new(Schema::new(fields)), BATCH_ROWS);
-        let mut answer = Answer::default();
+        let (mut answer, mut told) = (Answer::default(), 0);
         while let Some(row) = found.try_next().await.map_err(failed)? {
             for place in 0..row.len() {
                 let Raw(value) = row.try_get(place).map_err(failed)?;
                 rows.put(place, value.map_or(Cell::Null, Cell::Binary))?;
             }
+            told += 1;
             if !row.is_empty()
                 && let Some(batch) = rows.end_row()?
             {
@@ -269,7 +277,15 @@ impl Transaction {
             }
         }
         answer.rows.extend(rows.finish()?);
-        answer.count = found.rows_affected().unwrap_or(0);
+        let Some(count) = found.rows_affected() else {
+            let gap = format!("It has sent {told} rows, and not said that they are all.");
+            return Err(incomplete(server, query, gap));
+        };
+        // By a rule a command may return rows of another one, of which it counts none.
+        if told != count && count > 0 && !statement.columns().is_empty() {
+            return Err(self.incomplete(query, told, count));
+        }
+        answer.count = count;
         self.hear(query.cascade.as_ref());
         Ok(answer)
     }
@@ -421,7 +437,12 @@ impl Writer for Transaction {
         copying.encoder.finish(&mut end);
         self.send(&mut copying, end).await?;
         let ended = copying.sink.as_mut().finish().await;
-        ended.map(drop).map_err(|error| self.failed(&copying.query, &error))
+        let taken = ended.map_err(|error| self.failed(&copying.query, &error))?;
+        // A trigger may have left some out.
+        match taken > copying.rows {
+            true => Err(self.incomplete(&copying.query, copying.rows, taken)),
+            false => Ok(()),
+        }
     }
 
     async fn commit(&mut self) -> Result<()> {

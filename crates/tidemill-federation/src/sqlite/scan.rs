@@ -68,6 +68,7 @@ impl Scan {
         let mut rows = Rows::new(&self.database.name, &self.query, Arc::clone(&self.schema), self.batch_rows);
         let is_epoch: Vec<bool> =
             self.query.columns.iter().map(|c| is_epoch(&self.query, &c.remote)).collect();
+        let mut bytes = 0;
         loop {
             let row = match found.next() {
                 Ok(Some(row)) => row,
@@ -77,16 +78,18 @@ impl Scan {
                 Err(error) => return Err(failed(error)),
             };
             for (place, is_epoch) in is_epoch.iter().enumerate() {
-                rows.put(place, cell(row.get_ref(place).map_err(failed)?, *is_epoch))?;
+                let value = row.get_ref(place).map_err(failed)?;
+                bytes += length(value);
+                rows.put(place, cell(value, *is_epoch))?;
             }
             if let Some(batch) = rows.end_row()?
-                && !self.pass_on(batch, batches)
+                && !self.pass_on(batch, std::mem::take(&mut bytes), batches)
             {
                 return Ok(());
             }
         }
         if let Some(batch) = rows.finish()? {
-            self.pass_on(batch, batches);
+            self.pass_on(batch, bytes, batches);
         }
         Ok(())
     }
@@ -102,9 +105,18 @@ impl Scan {
     }
 
     /// Waits until there is room; false: nobody wants it.
-    fn pass_on(&self, batch: RecordBatch, batches: &Batches) -> bool {
-        (self.counted)(batch.get_array_memory_size());
+    fn pass_on(&self, batch: RecordBatch, bytes: usize, batches: &Batches) -> bool {
+        (self.counted)(bytes);
         batches.blocking_send(Ok(batch)).is_ok()
+    }
+}
+
+/// Bytes of a value as SQLite gives it.
+fn length(value: ValueRef<'_>) -> usize {
+    match value {
+        ValueRef::Null => 0,
+        ValueRef::Integer(_) | ValueRef::Real(_) => 8,
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len(),
     }
 }
 

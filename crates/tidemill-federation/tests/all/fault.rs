@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
+use tidemill_federation::bound::Bounds;
 use tidemill_federation::connector::{Connector, RemoteColumn, RemoteQuery};
 use tidemill_federation::{Options, Wrapper};
 use tidemill_sql::planner::plan_error;
@@ -48,7 +49,7 @@ fn ask_of(connector: &Arc<dyn Connector>, sql: &str) -> SendableRecordBatchStrea
         ..RemoteQuery::default()
     };
     let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Int32, true)]));
-    Arc::clone(connector).rows(Arc::new(query), schema, 1000, None, Box::new(|_| {}))
+    Arc::clone(connector).rows(Arc::new(query), schema, Bounds::of_rows(1000), None, Box::new(|_| {}))
 }
 
 async fn count(mut rows: SendableRecordBatchStream) -> Result<usize> {

@@ -14,6 +14,7 @@ use datafusion::physical_plan::collect;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
+use tidemill_federation::bound::Bounds;
 use tidemill_federation::connector::{
     Aggregate, Capabilities, Connector, Function, ImportedTable, Logic, RemoteQuery,
 };
@@ -132,7 +133,7 @@ impl Connector for Recorded {
         self: Arc<Self>,
         query: Arc<RemoteQuery>,
         schema: SchemaRef,
-        _: usize,
+        _: Bounds,
         _: Option<Arc<Shared>>,
         _: Box<dyn Fn(usize) + Send + Sync>,
     ) -> SendableRecordBatchStream {

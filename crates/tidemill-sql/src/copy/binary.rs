@@ -2,10 +2,10 @@
 
 use crate::Result;
 
-use super::CopyColumn;
 use super::batch::Batches;
-use super::error::{at_column, at_line, bad_format};
+use super::error::{at_column, at_line, bad_format, row_too_long};
 use super::plain::PlainRows;
+use super::{CopyColumn, ROW_BYTES_MAX};
 use crate::value::ColumnBuilder;
 
 pub(super) const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
@@ -28,7 +28,9 @@ pub(super) struct BinaryReader {
     /// The row at the start of the data was not all there: its length is looked at before it is decoded
     /// again.
     straddles: bool,
-    ended: bool,
+    /// The trailer has come.
+    pub ended: bool,
+    pub row_bytes_max: usize,
 }
 
 impl BinaryReader {
@@ -43,6 +45,7 @@ impl BinaryReader {
             lines: 0,
             straddles: false,
             ended: false,
+            row_bytes_max: ROW_BYTES_MAX,
         }
     }
 
@@ -111,7 +114,7 @@ impl BinaryReader {
         self.straddles = false;
         let mut at = 2;
         for (i, column) in batches.columns.iter_mut().enumerate() {
-            match field(&data[at..], column) {
+            match field(&data[at..], column, self.row_bytes_max) {
                 Ok(Some(length)) => at += length,
                 Ok(None) if at_end => {
                     let error = bad_format("unexpected EOF in COPY data");
@@ -180,9 +183,9 @@ fn is_complete(data: &[u8], columns: usize) -> bool {
     at <= data.len()
 }
 
-/// Appends the field at the start of `data` and returns its length, `None` when it is not all there.
+/// Appends the field at the start of `data` and returns its length, `None` when it is not all there and may be long enough.
 #[inline]
-fn field(data: &[u8], column: &mut ColumnBuilder) -> Result<Option<usize>> {
+fn field(data: &[u8], column: &mut ColumnBuilder, bytes_max: usize) -> Result<Option<usize>> {
     let Some((length, rest)) = data.split_first_chunk::<4>() else { return Ok(None) };
     let length = i32::from_be_bytes(*length);
     if length < 0 {
@@ -192,7 +195,9 @@ fn field(data: &[u8], column: &mut ColumnBuilder) -> Result<Option<usize>> {
         column.append_null();
         return Ok(Some(4));
     }
-    let Some(value) = rest.get(..length as usize) else { return Ok(None) };
+    let Some(value) = rest.get(..length as usize) else {
+        return if length as usize > bytes_max { Err(row_too_long(bytes_max)) } else { Ok(None) };
+    };
     column.append_binary(value)?;
     Ok(Some(4 + length as usize))
 }

@@ -8,6 +8,11 @@ pub(super) fn bad_format(message: impl Into<String>) -> SqlError {
     SqlError::new(SqlState::BAD_COPY_FILE_FORMAT, message)
 }
 
+pub(super) fn row_too_long(bytes_max: usize) -> SqlError {
+    let message = format!("a row of COPY data is longer than {bytes_max} bytes");
+    SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
+}
+
 pub(super) fn at_line(error: SqlError, relation: &str, line: u64) -> SqlError {
     error.within(format!("COPY {relation}, line {line}"))
 }

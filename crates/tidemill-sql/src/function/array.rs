@@ -12,7 +12,7 @@ use arrow::compute::SortOptions;
 use arrow::datatypes::Field;
 
 use super::kernel::{Bool, Input, Int4, Text, row};
-use super::{Call, Param, Registry, Returns, compare, string, textual};
+use super::{Call, Param, Registry, Returns, compare, listed, string, textual};
 use crate::error::{Result, SqlError, SqlState};
 use crate::types::{Scalar, Type};
 
@@ -67,12 +67,12 @@ pub(super) fn register(r: &mut Registry) {
     r.kernel("&&", &[AnyArray, AnyArray], bool, |call| {
         sets(call, |a, b| a.iter().any(|x| x.is_some() && b.contains(x)))
     });
-    r.kernel("array compare any", &[AnyElement, AnyArray, Param::Is(TEXT)], bool, |call| {
-        quantified(call, false)
-    });
-    r.kernel("array compare all", &[AnyElement, AnyArray, Param::Is(TEXT)], bool, |call| {
-        quantified(call, true)
-    });
+    for name in ["array compare any", listed::EQUALS_ANY] {
+        r.kernel(name, &[AnyElement, AnyArray, Param::Is(TEXT)], bool, |call| quantified(call, false));
+    }
+    for name in ["array compare all", listed::DIFFERS_ALL] {
+        r.kernel(name, &[AnyElement, AnyArray, Param::Is(TEXT)], bool, |call| quantified(call, true));
+    }
     r.set_returning("unnest", &[AnyArray], Returns::Element, |call| expanded(&call.inputs[0], call.rows));
     strings(r);
     alternatives(r);

@@ -437,7 +437,7 @@ impl Scope<'_> {
             }
         }
         let array = Type { array: true, ..element };
-        let name = if all { "array compare all" } else { "array compare any" };
+        let name = function::listed::function(op, all, element);
         let types = [Some(element), Some(array), Some(Type::new(Scalar::Text))];
         let (overload, _) = resolve::function(name, registry().function(name), &types)?;
         let text = Expr::Literal(ScalarValue::Utf8(Some(op.to_string())), None);

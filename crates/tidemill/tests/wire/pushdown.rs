@@ -251,6 +251,15 @@ async fn numerics_are_compared_and_folded_on_the_servers() {
             "SELECT sum(cost * (1 - free) / 3) FROM hist WHERE free IN (0.25, 0.5, 0.750) AND extract(hour FROM at) = 3",
             r#"SELECT count((("cost" * ('1'::numeric - "free")) / '3'::numeric)), coalesce(sum((("cost" * ('1'::numeric - "free")) / '3'::numeric)), 0) FROM "n1"."hist" WHERE ((("free" = '0.25'::numeric) OR ("free" = '0.5'::numeric)) OR ("free" = '0.75'::numeric)) AND (extract('hour' FROM "at") = '3'::numeric)"#,
         ),
+        // As drivers write a list, which may have a null.
+        (
+            "SELECT count(*) FROM hist WHERE n = ANY ('{1,2,5,7,7}') AND site <> ALL (ARRAY[2, 8]) AND (n = 5 OR n = ANY (ARRAY[7, 8, 9, 10]))",
+            r#"SELECT count(*) FROM "n1"."hist" WHERE ("n" IN (1, 2, 5, 7)) AND ("site" <> 2) AND ("site" <> 8) AND ("n" IN (5, 7, 8, 9, 10))"#,
+        ),
+        (
+            "SELECT count(*) FROM hist WHERE n <> ALL ('{1,2,5,null,7}') OR site = ANY ('{}')",
+            r#"SELECT count(*) FROM "n1"."hist" WHERE ("n" NOT IN (1, 2, 5, NULL::integer, 7))"#,
+        ),
         (
             "SELECT extract(month FROM at) AS month, sum(n) FROM hist GROUP BY month ORDER BY month",
             r#"SELECT extract('month' FROM "at"), sum("n"), false, extract('month' FROM "at") FROM "n1"."hist" GROUP BY 1"#,

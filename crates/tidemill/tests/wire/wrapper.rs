@@ -3,6 +3,7 @@
 
 mod file;
 mod influx;
+mod liar;
 mod mixed;
 mod mysql;
 mod mysql_keep;
@@ -35,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A server of ours.
 struct Ours {
     client: Client,
-    _server: Server,
+    server: Server,
     dir: tempfile::TempDir,
 }
 
@@ -43,7 +44,7 @@ impl Ours {
     async fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let server = Server::start(&dir.path().join("data"));
-        Ours { client: server.connect().await, _server: server, dir }
+        Ours { client: server.connect().await, server, dir }
     }
 
     /// A path for a file of the test's own.

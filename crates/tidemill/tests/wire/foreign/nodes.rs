@@ -171,7 +171,7 @@ async fn children_have_the_columns_of_their_table() {
             "filename or program is required",
         ),
         (
-            "CREATE SERVER l FOREIGN DATA WRAPPER sqlite_fdw OPTIONS (database ':memory:');
+            "CREATE SERVER l FOREIGN DATA WRAPPER sqlite_fdw OPTIONS (database '/nowhere/l.db');
              CREATE MULTI TENANT TABLE x (id int) CHILDREN (l.m OPTIONS (multi_tenant 'true'))",
             "42809",
             "server \"l\" cannot have multi-tenant tables",

@@ -150,6 +150,16 @@ async fn what_is_wrong_is_told() {
     std::fs::write(&lists, "[1, 2]").unwrap();
     let broken = ours.path("broken.parquet");
     std::fs::write(&broken, "PAR1 but nothing more").unwrap();
+    // Whoever opened it would wait for a writer.
+    let pipe = ours.path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    ours.run(&format!(
+        "CREATE FOREIGN TABLE pipe (a int) SERVER files OPTIONS (filename '{pipe}', format 'csv');
+         CREATE FOREIGN TABLE lines (a int) SERVER files OPTIONS (filename '{pipe}', format 'json');
+         CREATE FOREIGN TABLE pages (a int) SERVER parquet OPTIONS (filename '{pipe}');
+         CREATE FOREIGN TABLE endless (a int) SERVER files OPTIONS (filename '/dev/zero', format 'csv')"
+    ))
+    .await;
     ours.run(&format!(
         "CREATE FOREIGN TABLE c (a int, b text) SERVER files OPTIONS (filename '{csv}', format 'csv');
          CREATE FOREIGN TABLE few (a text) SERVER files OPTIONS (filename '{csv}', format 'csv');
@@ -196,6 +206,10 @@ async fn what_is_wrong_is_told() {
             "58P01",
             "could not open file \"/tmp/no such *.csv\": No such file or directory",
         ),
+        ("SELECT * FROM pipe", "42809", "pipe\": Not a regular file"),
+        ("SELECT * FROM lines", "42809", "pipe\": Not a regular file"),
+        ("SELECT * FROM pages", "42809", "pipe\": Not a regular file"),
+        ("SELECT * FROM endless", "42809", "could not open file \"/dev/zero\": Not a regular file"),
         ("SELECT id FROM p", "42703", "has no column \"nope\""),
         (
             "SELECT * FROM q",

@@ -74,6 +74,10 @@ async fn what_means_the_same_there_is_left_to_it() {
             "SELECT id FROM f WHERE x = 'Infinity' OR x < -0.25",
             r#"SELECT "id" FROM "f" WHERE (("x" = 9e999) OR ("x" < -2.5e-1))"#,
         ),
+        (
+            "SELECT x FROM f WHERE id = ANY ('{1,2,3,4}') AND small = 3 OR name <> ALL (ARRAY['a', 'b', 'c', 'd'])",
+            r#"SELECT "x" FROM "f" WHERE ((("id" IN (1, 2, 3, 4)) AND ("small" = 3)) OR ("name" COLLATE BINARY NOT IN ('a', 'b', 'c', 'd')))"#,
+        ),
         // Too many digits for SQLite to read exactly; NaN is null there; times are texts of any form.
         ("SELECT id FROM f WHERE x = 0.12345678901234567", r#"SELECT "id", "x" FROM "f""#),
         ("SELECT id FROM f WHERE x <> 'NaN'", r#"SELECT "id", "x" FROM "f""#),
@@ -86,6 +90,21 @@ async fn what_means_the_same_there_is_left_to_it() {
         ("SELECT count(*) FROM f WHERE small / 2 = 1 OR random() < 2", r#"SELECT "small" FROM "f""#),
     ] {
         assert_eq!(ours.asked(query).await, sql, "{query}");
+    }
+}
+
+/// What has come is told as what it is, not as the room that it was put into.
+#[tokio::test]
+async fn the_bytes_of_the_values_are_counted() {
+    let (ours, remote) = start("UTF-8").await;
+    remote
+        .execute_batch("CREATE TABLE k (a INTEGER, t TEXT); INSERT INTO k VALUES (1, 'two'), (2, NULL)")
+        .unwrap();
+    ours.run("CREATE FOREIGN TABLE k (a int, t text) SERVER s").await;
+    let bytes = "SELECT rows, bytes FROM tidemill.last_query_nodes";
+    for (query, wanted) in [("SELECT * FROM k", ["2", "19"]), ("SELECT count(*) FROM k", ["1", "8"])] {
+        read(&ours.client, query).await;
+        assert_eq!(read(&ours.client, bytes).await, [wanted], "{query}");
     }
 }
 
@@ -202,6 +221,8 @@ async fn what_is_wrong_is_told() {
         "this is no database, although it is long enough to be taken for the header of one, perhaps",
     )
     .unwrap();
+    let pipe = ours.path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     remote
         .execute_batch(
             "INSERT INTO f (id, small, big, x, name) VALUES (1, 70000, 'many', 1.5, 7), (2, 1, 2, 3, 'a')",
@@ -216,6 +237,8 @@ async fn what_is_wrong_is_told() {
         "CREATE SERVER no_file FOREIGN DATA WRAPPER sqlite_fdw OPTIONS (database '/nowhere/s.db');
          CREATE SERVER no_db FOREIGN DATA WRAPPER sqlite_fdw OPTIONS (database '{text}');
          CREATE SERVER no_option FOREIGN DATA WRAPPER sqlite_fdw;
+         CREATE SERVER pipe FOREIGN DATA WRAPPER sqlite_fdw OPTIONS (database '{pipe}');
+         CREATE FOREIGN TABLE of_pipe (a int) SERVER pipe;
          CREATE FOREIGN TABLE of_no_file (a int) SERVER no_file;
          CREATE FOREIGN TABLE of_no_db (a int) SERVER no_db;
          CREATE FOREIGN TABLE of_no_option (a int) SERVER no_option;
@@ -230,6 +253,17 @@ async fn what_is_wrong_is_told() {
     for (query, state, message) in [
         ("SELECT * FROM of_no_file", "08001", "could not connect to server \"no_file\""),
         ("SELECT * FROM of_no_db", "08001", "could not connect to server \"no_db\""),
+        ("SELECT * FROM of_pipe", "08001", "could not connect to server \"pipe\""),
+        (
+            "CREATE SERVER x FOREIGN DATA WRAPPER sqlite_fdw OPTIONS (database ':memory:')",
+            "22023",
+            "invalid value for option \"database\": \":memory:\"",
+        ),
+        (
+            "ALTER SERVER no_db OPTIONS (SET database '')",
+            "22023",
+            "invalid value for option \"database\": \"\"",
+        ),
         ("SELECT * FROM of_no_option", "HV000", "server \"no_option\" has no database"),
         (
             "SELECT * FROM no_table",

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use rusqlite::Connection;
 
 use super::Ours;
-use crate::server::{failure, rows};
+use crate::server::{error, failure, rows};
 
 /// Somebody who says this to whoever connects, and hangs up when that has said something.
 fn stranger(says: &'static [u8]) -> u16 {
@@ -101,5 +101,47 @@ async fn questdb_is_told_apart() {
             "server \"q\" is QuestDB 9.3.4, whose tables cannot be foreign tables",
         )
         .await;
+    }
+}
+
+/// What a server says when it is asked for TLS, and what says that it is none, is told.
+#[tokio::test]
+async fn what_answers_in_the_place_of_a_server_is_told() {
+    let ours = Ours::start().await;
+    for (name, says, cause) in [
+        (
+            "fails",
+            &b"E\0\0\0\x24SFATAL\0C08P01\0Mno TLS is spoken\0\0"[..],
+            "server answers TLS with an error: no TLS is spoken",
+        ),
+        ("web", b"HTTP/1.1 400 Bad Request\r\n\r\n", "it does not speak PostgreSQL's protocol"),
+    ] {
+        let port = stranger(says);
+        ours.run(&format!(
+            "CREATE SERVER {name} FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '127.0.0.1', port '{port}');
+             CREATE USER MAPPING FOR PUBLIC SERVER {name} OPTIONS (user 'u');
+             CREATE FOREIGN TABLE {name} (id int) SERVER {name}"
+        ))
+        .await;
+        let told = error(&ours.client, &format!("SELECT * FROM {name}")).await;
+        assert_eq!(told.code().code(), "08001", "{told:?}");
+        assert!(told.detail().unwrap().ends_with(cause), "{told:?}");
+    }
+    for (options, message) in [
+        (
+            "postgres_fdw OPTIONS (fdw_startup_cost 'x')",
+            "invalid value for floating point option \"fdw_startup_cost\": x",
+        ),
+        (
+            "postgres_fdw OPTIONS (fdw_tuple_cost '-1')",
+            "\"fdw_tuple_cost\" must be a floating point value greater than or equal to zero",
+        ),
+        (
+            "influxdb_fdw OPTIONS (host 'ftp://127.0.0.1', dbname 'd')",
+            "invalid value for option \"host\": \"ftp://127.0.0.1\"",
+        ),
+    ] {
+        ours.check_failure(&format!("CREATE SERVER x FOREIGN DATA WRAPPER {options}"), "22023", message)
+            .await;
     }
 }
