@@ -8,6 +8,7 @@ use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::Expr;
+use futures::future::BoxFuture;
 use tidemill_sql::statement::ImportSelection;
 use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError, SqlState};
@@ -300,13 +301,24 @@ pub trait Writer: Send {
         Ok(None)
     }
 
-    /// Returns when the server has taken all rows.
+    /// Returns when the server has taken all rows; an error if it is known to be gone.
     async fn flush(&mut self) -> Result<()> {
         Ok(())
     }
 
     /// Makes it last. It is of no further use.
     async fn commit(&mut self) -> Result<()>;
+
+    /// Ends the statement that is under way, as an error does, once it is polled; `None` if that cannot be done.
+    fn stop(&self) -> Option<BoxFuture<'static, Result<()>>> {
+        None
+    }
+}
+
+/// A COMMIT was sent, and no answer came.
+pub fn unknown(server: &str, why: impl Into<String>) -> SqlError {
+    let message = format!("whether the transaction on server \"{server}\" was committed is not known");
+    SqlError::new(SqlState::TRANSACTION_RESOLUTION_UNKNOWN, message).with_detail(why)
 }
 
 /// One server as one user reaches it. It holds the connections that are free.

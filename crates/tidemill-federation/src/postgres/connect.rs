@@ -14,7 +14,7 @@ use tokio::io::AsyncReadExt;
 use tokio::task::JoinHandle;
 use tokio_postgres::error::DbError;
 use tokio_postgres::tls::NoTlsStream;
-use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls};
+use tokio_postgres::{AsyncMessage, CancelToken, Client, Config, Error, NoTls};
 
 use super::error::{not_connected, not_read, of_socket, unreachable, warning};
 use super::socket::{Address, Socket};
@@ -286,9 +286,9 @@ impl Pool {
     }
 
     /// Asks the server to end what a connection has asked for; it has been told to when this returns.
-    pub async fn cancel(&self, client: &Client) -> Result<()> {
+    pub async fn cancel(&self, asked: CancelToken) -> Result<()> {
         let mut socket = self.socket().await?;
-        let canceled = client.cancel_token().cancel_query_raw(&mut socket, NoTls).await;
+        let canceled = asked.cancel_query_raw(&mut socket, NoTls).await;
         canceled.map_err(|error| not_connected(&self.server, &self.address, &error))?;
         // The server says nothing, and closes the connection when it has done its work.
         drop(socket.read(&mut [0]).await);

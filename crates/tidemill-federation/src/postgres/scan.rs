@@ -226,7 +226,7 @@ impl Scan {
                     Some(_) if is_in_vain => {}
                     Some(_) => {
                         is_in_vain = true;
-                        self.pool.cancel(&connection.client).await?;
+                        self.pool.cancel(connection.client.cancel_token()).await?;
                     }
                 },
                 ended = &mut *ending, if early.ended.is_none() => early.ended = Some(ended),

@@ -16,6 +16,7 @@ mod dictionary;
 mod foreign;
 mod foreign_block;
 mod foreign_constant;
+mod foreign_given_up;
 mod foreign_write;
 mod full_disk;
 mod large_table;
