@@ -11,7 +11,7 @@ use futures::future::join_all;
 use parking_lot::Mutex;
 use tidemill_sql::{Result, SqlError};
 use tokio::io::AsyncReadExt;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, consume_budget};
 use tokio_postgres::error::DbError;
 use tokio_postgres::tls::NoTlsStream;
 use tokio_postgres::{AsyncMessage, CancelToken, Client, Config, Error, NoTls};
@@ -96,6 +96,8 @@ impl Drop for Connection {
 /// Reads what the server says until the connection ends.
 async fn drive(mut connection: tokio_postgres::Connection<Tap, NoTlsStream>, warnings: Warnings) {
     loop {
+        // A server may send more of them than anybody reads in time.
+        consume_budget().await;
         match poll_fn(|context| connection.poll_message(context)).await {
             Some(Ok(AsyncMessage::Notice(told))) if told.severity() == "WARNING" => {
                 let mut warnings = warnings.lock();

@@ -17,6 +17,7 @@ use tidemill_sql::text::{Context, TimeZone};
 use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError, SqlState};
 use tokio::sync::mpsc::Sender;
+use tokio::task::consume_budget;
 use tokio_postgres::{Column, Error, Statement};
 
 use super::connect::{Connection, Pool};
@@ -268,6 +269,8 @@ impl Scan {
 
     /// Whether the rows are wanted.
     async fn decode(&self, decoder: &mut CopyDecoder, rows: &[u8], batches: &Batches) -> Result<bool> {
+        // The pieces come through a channel that lets nobody else in.
+        consume_budget().await;
         (self.counted)(rows.len());
         decoder.push_messages(rows).map_err(|error| self.garbled(error))?;
         while let Some(batch) = decoder.take_batch() {
