@@ -7,6 +7,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use datafusion::execution::SendableRecordBatchStream;
+use futures::future::BoxFuture;
 use tidemill_sql::statement::ImportSelection;
 use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError, SqlState};
@@ -278,13 +279,24 @@ pub trait Writer: Send {
     /// Gives up the rows that wait for the next flush.
     fn forget(&mut self) {}
 
-    /// Returns when the server has taken all rows.
+    /// Returns when the server has taken all rows; an error if it is known to be gone.
     async fn flush(&mut self) -> Result<()> {
         Ok(())
     }
 
     /// Makes it last. It is of no further use.
     async fn commit(&mut self) -> Result<()>;
+
+    /// Ends the statement that is under way, as an error does, once it is polled; `None` if that cannot be done.
+    fn stop(&self) -> Option<BoxFuture<'static, Result<()>>> {
+        None
+    }
+}
+
+/// A COMMIT was sent, and no answer came.
+pub fn unknown(server: &str, why: impl Into<String>) -> SqlError {
+    let message = format!("whether the transaction on server \"{server}\" was committed is not known");
+    SqlError::new(SqlState::TRANSACTION_RESOLUTION_UNKNOWN, message).with_detail(why)
 }
 
 /// One server as one user reaches it. It holds the connections that are free.

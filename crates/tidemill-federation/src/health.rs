@@ -53,7 +53,7 @@ pub struct Known {
 /// Shared by the probe, which finds out, and the queries, which do not wait for what is down.
 #[derive(Debug)]
 pub struct Health {
-    server: String,
+    pub server: String,
     known: Mutex<Known>,
     /// Why it is down, if it is.
     down: watch::Sender<Option<SqlError>>,

@@ -58,9 +58,14 @@ impl Migration {
         self.writing.written().map(|written| (written.target, written.rows))
     }
 
-    /// The servers commit.
-    pub async fn commit(&mut self) -> Result<()> {
-        let committed = self.writing.commit().await;
+    /// Returns when the servers have taken all rows.
+    pub async fn flush(&self) -> Result<()> {
+        self.writing.flush().await.map(drop)
+    }
+
+    /// The servers commit, as long as they are not given up.
+    pub async fn commit(&mut self, given_up: impl Future<Output = &'static str>) -> Result<()> {
+        let committed = self.writing.commit(given_up).await;
         let transactions = self.writing.transactions();
         for target in &self.targets {
             let is_made = |made: &Target| made.node == target.node && made.table == target.table;

@@ -3,25 +3,27 @@
 //! What a block writes to a server is one transaction there, which what the block reads of it sees as well. It is
 //! committed with the block. Savepoints are made there when they are needed: at the first use of the transaction after them.
 
+mod rows;
+
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use arrow::datatypes::SchemaRef;
-use arrow::record_batch::{RecordBatch, RecordBatchOptions};
-use datafusion::error::DataFusionError;
-use datafusion::execution::SendableRecordBatchStream;
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use arrow::record_batch::RecordBatch;
 use futures::future::{join_all, try_join_all};
-use futures::stream::{self, StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use tidemill_sql::{Result, SqlError, SqlState};
-use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
+use tokio::sync::{Mutex as AsyncMutex, MutexGuard, watch};
 
-use crate::connector::{Answer, Connector, Insertion, RemoteQuery, Writer};
+use crate::connector::{Answer, Connector, Insertion, RemoteQuery, Writer, unknown};
 use crate::generated::left_out;
 use crate::table::TableDefinition;
+
+/// How long the answer to a COMMIT is waited for when it is to wait no longer: most of the time it is on its way, and who is
+/// told that it is not known has to find it out.
+const COMMIT_GRACE: Duration = Duration::from_millis(200);
 
 /// The transactions that a statement, or a block, has begun. A query of a block finds them as an extension of its
 /// session's configuration.
@@ -30,6 +32,8 @@ pub struct Transactions {
     /// More statements are to come.
     is_block: bool,
     open: Mutex<Open>,
+    /// What is under way is not wanted any more when this is sent to, or gone.
+    unwanted: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
@@ -42,7 +46,8 @@ struct Open {
 impl Transactions {
     /// Of a block that has so many savepoints; otherwise of statements that are all there at once.
     pub fn new(is_block: bool, savepoints: usize) -> Self {
-        Self { is_block, open: Mutex::new(Open { transactions: vec![], savepoints }) }
+        let open = Mutex::new(Open { transactions: vec![], savepoints });
+        Self { is_block, open, unwanted: watch::Sender::default() }
     }
 
     /// The transaction on a server, if one was begun.
@@ -63,15 +68,15 @@ impl Transactions {
             node: node.to_string(),
             connector: Arc::clone(connector),
             course: AsyncMutex::new(Course {
-                writer,
+                writer: Some(writer),
                 tally: Tally::default(),
                 savepoints: vec![],
                 generated: None,
-                is_busy: false,
             }),
             due: Mutex::new(due),
             is_committed: AtomicBool::new(false),
             spent: Mutex::default(),
+            unwanted: self.unwanted.subscribe(),
         });
         open.transactions.push(Arc::clone(&new));
         Ok(new)
@@ -120,13 +125,28 @@ impl Transactions {
         self.together(all.iter().map(|transaction| transaction.flush())).await.map(drop)
     }
 
+    /// A statement has failed: what it has begun to read ends, here and there.
+    pub fn give_up_reading(&self) {
+        self.unwanted.send_replace(());
+    }
+
     /// Makes all of it last, one server after the other, once all have taken their part. An error that comes in between
-    /// tells which nodes are changed.
-    pub async fn commit(&self) -> Result<()> {
+    /// tells which nodes are changed. `given_up` says when, and why, no server is waited for any longer.
+    pub async fn commit(&self, given_up: impl Future<Output = &'static str>) -> Result<()> {
         self.flush().await?;
         let all = self.all();
+        let mut given_up = pin!(async {
+            let why = given_up.await;
+            tokio::time::sleep(COMMIT_GRACE).await;
+            why
+        });
         for (place, transaction) in all.iter().enumerate() {
-            if let Err(error) = transaction.commit().await {
+            let committed = tokio::select! {
+                biased;
+                committed = transaction.commit() => committed,
+                why = &mut given_up => Err(unknown(transaction.node.trim_matches('/'), why)),
+            };
+            if let Err(error) = committed {
                 return Err(half_done(&all, Some(place), error).await);
             }
         }
@@ -179,18 +199,25 @@ pub struct Transaction {
     is_committed: AtomicBool,
     /// What writing, flushing and committing have taken so far.
     spent: Mutex<Duration>,
+    unwanted: watch::Receiver<()>,
 }
 
 struct Course {
-    writer: Box<dyn Writer>,
+    /// `None` while it is used. If that does not come to its end, nobody knows where the connection is: the writer is dropped, which
+    /// ends the transaction there.
+    writer: Option<Box<dyn Writer>>,
     /// Added and changed so far, without what was undone.
     tally: Tally,
     /// What that was at each savepoint that was made there.
     savepoints: Vec<Tally>,
     /// The columns that are generated there, of the table that got the last rows.
     generated: Option<(Arc<TableDefinition>, Arc<[String]>)>,
-    /// Something was begun; if it did not come to its end, nobody knows where the connection is.
-    is_busy: bool,
+}
+
+/// A transaction that is used.
+struct Used<'a> {
+    course: MutexGuard<'a, Course>,
+    writer: Box<dyn Writer>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -229,46 +256,46 @@ impl fmt::Debug for Transaction {
 
 impl Transaction {
     pub async fn insert(&self, into: &Insertion, rows: &RecordBatch) -> Result<Answer> {
-        let mut course = self.ready().await?;
-        let answer = self.timed(course.insert(into, rows)).await;
-        course.note(answer)
+        let mut used = self.ready().await?;
+        let answer = self.timed(used.insert(into, rows)).await;
+        used.counted(answer)
     }
 
     /// A statement that changes rows, or defines something.
     pub async fn execute(&self, statement: &RemoteQuery) -> Result<Answer> {
-        let mut course = self.ready().await?;
-        let answer = self.timed(course.writer.execute(statement)).await;
-        course.tally.is_emptied |= statement.empties && answer.is_ok();
-        course.note(answer)
+        let mut used = self.ready().await?;
+        let answer = self.timed(used.writer.execute(statement)).await;
+        used.course.tally.is_emptied |= statement.empties && answer.is_ok();
+        used.counted(answer)
     }
 
     /// One that [execute](Transaction::execute) has refused because of the transaction: it lasts at once.
     pub async fn execute_alone(&self, statement: &RemoteQuery) -> Result<Answer> {
-        let mut course = self.ready().await?;
-        let answer = self.timed(course.writer.execute_alone(statement)).await;
+        let mut used = self.ready().await?;
+        let answer = self.timed(used.writer.execute_alone(statement)).await;
         self.is_committed.store(answer.is_ok(), Ordering::Release);
-        course.tally.is_emptied |= statement.empties && answer.is_ok();
-        course.note(answer)
+        used.course.tally.is_emptied |= statement.empties && answer.is_ok();
+        used.counted(answer)
     }
 
     pub async fn flush(&self) -> Result<()> {
-        let mut course = self.ready().await?;
-        let flushed = self.timed(course.writer.flush()).await;
-        course.is_busy = false;
+        let mut used = self.ready().await?;
+        let flushed = self.timed(used.writer.flush()).await;
+        used.end();
         flushed
     }
 
     /// By which its [fate](Connector::fate) can be asked for, once all that is to be written was.
     pub async fn id(&self) -> Result<Option<String>> {
-        let mut course = self.ready().await?;
-        let id = course.writer.id().await;
-        course.is_busy = false;
+        let mut used = self.ready().await?;
+        let id = used.writer.id().await;
+        used.end();
         id
     }
 
     async fn commit(&self) -> Result<()> {
-        let mut course = self.course.lock().await;
-        self.timed(course.writer.commit()).await?;
+        let mut used = self.used().await?;
+        self.timed(used.writer.commit()).await?;
         self.is_committed.store(true, Ordering::Release);
         Ok(())
     }
@@ -290,72 +317,36 @@ impl Transaction {
     }
 
     /// The connection, with the savepoints that it is to have.
-    async fn ready(&self) -> Result<MutexGuard<'_, Course>> {
-        let mut course = self.course.lock().await;
-        if course.is_busy {
-            let message = format!("the transaction on node {} was interrupted", self.node);
-            return Err(SqlError::new(SqlState::IN_FAILED_SQL_TRANSACTION, message)
-                .with_hint("ROLLBACK ends the whole transaction."));
-        }
+    async fn ready(&self) -> Result<Used<'_>> {
+        let mut used = self.used().await?;
         let due = {
             let mut due = self.due.lock();
             let now = *due;
             *due = Due { kept: now.wanted, wanted: now.wanted, undone_to: None };
             now
         };
-        course.is_busy = true;
-        course.catch_up(due).await?;
-        Ok(course)
+        used.catch_up(due).await?;
+        Ok(used)
     }
 
-    /// The rows of a query as the transaction sees them. All of them come before the first is given out, because the
-    /// connection is needed for what is asked next.
-    pub fn rows(
-        self: Arc<Self>,
-        query: Arc<RemoteQuery>,
-        schema: SchemaRef,
-        counted: impl Fn(usize) + Send + 'static,
-    ) -> SendableRecordBatchStream {
-        let answered = async move {
-            // In a task of its own, so that the answer is read to its end even if nobody wants the rest.
-            let asked = tokio::spawn(async move {
-                let mut course = self.ready().await?;
-                let answer = course.writer.execute(&query).await;
-                course.is_busy = false;
-                answer
-            });
-            let answer = asked.await.map_err(|error| SqlError::internal(error.to_string()))??;
-            counted(answer.rows.iter().map(RecordBatch::get_array_memory_size).sum());
-            Ok::<_, SqlError>(answer)
+    async fn used(&self) -> Result<Used<'_>> {
+        let mut course = self.course.lock().await;
+        let Some(writer) = course.writer.take() else {
+            let message = format!("the transaction on node {} was interrupted", self.node);
+            return Err(SqlError::new(SqlState::IN_FAILED_SQL_TRANSACTION, message)
+                .with_hint("ROLLBACK ends the whole transaction."));
         };
-        let of_answer = Arc::clone(&schema);
-        let batches = stream::once(answered)
-            .map_err(|error| DataFusionError::External(Box::new(error)))
-            .map_ok(move |answer| stream::iter(batches(answer, &of_answer)))
-            .try_flatten();
-        Box::pin(RecordBatchStreamAdapter::new(schema, batches.boxed()))
+        Ok(Used { course, writer })
     }
 }
 
-/// Batches of the schema that is wanted; where no column is, the rows are counted.
-fn batches(answer: Answer, schema: &SchemaRef) -> Vec<datafusion::error::Result<RecordBatch>> {
-    let batch = |columns, rows: usize| {
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
-    };
-    if schema.fields().is_empty() {
-        return vec![batch(vec![], usize::try_from(answer.count).unwrap_or(usize::MAX))];
-    }
-    answer.rows.into_iter().map(|rows| batch(rows.columns().to_vec(), rows.num_rows())).collect()
-}
-
-impl Course {
+impl Used<'_> {
     async fn insert(&mut self, into: &Insertion, rows: &RecordBatch) -> Result<Answer> {
-        let generated = match &self.generated {
+        let generated = match &self.course.generated {
             Some((table, generated)) if Arc::ptr_eq(table, &into.definition) => Arc::clone(generated),
             _ => {
                 let generated = self.writer.generated(into).await?;
-                self.generated = Some((Arc::clone(&into.definition), Arc::clone(&generated)));
+                self.course.generated = Some((Arc::clone(&into.definition), Arc::clone(&generated)));
                 generated
             }
         };
@@ -367,22 +358,23 @@ impl Course {
 
     async fn catch_up(&mut self, due: Due) -> Result<()> {
         if let Some(savepoint) = due.undone_to
-            && let Some(tally) = savepoint.checked_sub(1).and_then(|last| self.savepoints.get(last))
+            && let Some(tally) = savepoint.checked_sub(1).and_then(|last| self.course.savepoints.get(last))
         {
             let tally = *tally;
             // What a statement that failed has left on its way is not sent first.
             self.writer.forget();
             self.command("ROLLBACK TO SAVEPOINT", savepoint).await?;
-            self.tally = tally;
-            self.savepoints.truncate(savepoint);
+            self.course.tally = tally;
+            self.course.savepoints.truncate(savepoint);
         }
-        if due.kept < self.savepoints.len() {
+        if due.kept < self.course.savepoints.len() {
             self.command("RELEASE SAVEPOINT", due.kept + 1).await?;
-            self.savepoints.truncate(due.kept);
+            self.course.savepoints.truncate(due.kept);
         }
-        while self.savepoints.len() < due.wanted {
-            self.command("SAVEPOINT", self.savepoints.len() + 1).await?;
-            self.savepoints.push(self.tally);
+        while self.course.savepoints.len() < due.wanted {
+            self.command("SAVEPOINT", self.course.savepoints.len() + 1).await?;
+            let tally = self.course.tally;
+            self.course.savepoints.push(tally);
         }
         Ok(())
     }
@@ -392,8 +384,16 @@ impl Course {
         self.writer.execute(&statement).await.map(drop)
     }
 
-    fn note(&mut self, answer: Result<Answer>) -> Result<Answer> {
-        self.is_busy = false;
-        answer.inspect(|answer| self.tally.rows += answer.count)
+    fn counted(mut self, answer: Result<Answer>) -> Result<Answer> {
+        if let Ok(answer) = &answer {
+            self.course.tally.rows += answer.count;
+        }
+        self.end();
+        answer
+    }
+
+    /// What was begun has come to its end.
+    fn end(mut self) {
+        self.course.writer = Some(self.writer);
     }
 }

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt};
 use tidemill_sql::planner::plan_error;
 use tidemill_sql::statement::ImportSelection;
@@ -16,10 +17,10 @@ use tidemill_sql::{Result, SqlError};
 
 use crate::bound::Bounds;
 use crate::connector::{
-    Answer, Capabilities, Connector, Fate, ImportedTable, Insertion, RemoteQuery, Writer,
+    Answer, Capabilities, Connector, Fate, ImportedTable, Insertion, RemoteQuery, Writer, unknown,
 };
 use crate::fact::TableFacts;
-use crate::health::{Health, is_absence};
+use crate::health::{Health, cause, is_absence};
 use crate::option::Options;
 use crate::snapshot::Shared;
 use crate::table::TableDefinition;
@@ -188,7 +189,17 @@ impl Writer for WatchedWriter {
     }
 
     async fn commit(&mut self) -> Result<()> {
-        guarded(&self.health, self.writer.commit()).await
+        self.flush().await?;
+        let committed = tokio::select! {
+            biased;
+            committed = self.writer.commit() => committed,
+            gone = self.health.until_gone(|| true) => Err(unknown(&self.health.server, cause(&gone))),
+        };
+        suspecting(&self.health, committed)
+    }
+
+    fn stop(&self) -> Option<BoxFuture<'static, Result<()>>> {
+        self.writer.stop()
     }
 }
 
@@ -199,7 +210,11 @@ async fn guarded<T>(health: &Health, work: impl Future<Output = Result<T>>) -> R
         done = work => done,
         gone = health.until_gone(|| true) => Err(gone),
     };
-    // A query that did not reach the server has it probed.
+    suspecting(health, done)
+}
+
+/// A query that did not reach the server has it probed.
+fn suspecting<T>(health: &Health, done: Result<T>) -> Result<T> {
     done.inspect_err(|error| {
         if is_absence(error) {
             health.suspect();

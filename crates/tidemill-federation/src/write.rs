@@ -279,22 +279,16 @@ impl Writing {
         }
     }
 
-    /// Makes last what was written.
-    pub async fn commit(&self) -> Result<()> {
-        self.transactions.commit().await
+    /// Returns when the servers have taken all that the statement has written; how many rows were added or changed.
+    pub async fn flush(&self) -> Result<u64> {
+        let open = self.nodes.iter().filter_map(|node| node.transaction.as_ref());
+        self.transactions.together(open.map(|transaction| transaction.flush())).await?;
+        Ok(self.nodes.iter().map(|node| node.rows).sum())
     }
 
-    /// The statement has written all it has to write; how many rows were added or changed. They last, unless they are
-    /// part of a block.
-    pub async fn finish(&self) -> Result<u64> {
-        match self.is_alone {
-            true => self.commit().await?,
-            false => {
-                let open = self.nodes.iter().filter_map(|node| node.transaction.as_ref());
-                self.transactions.together(open.map(|transaction| transaction.flush())).await?;
-            }
-        }
-        Ok(self.nodes.iter().map(|node| node.rows).sum())
+    /// What was written lasts, unless it is part of a block. As in [Transactions::commit] it may be given up.
+    pub async fn commit(&self, given_up: impl Future<Output = &'static str>) -> Result<()> {
+        if self.is_alone { self.transactions.commit(given_up).await } else { Ok(()) }
     }
 }
 

@@ -287,7 +287,8 @@ impl Queue {
             writing.insert(&batch.map_err(plan_error)?).await?;
         }
         self.set_mark(server, writing.id().await?, of).await?;
-        writing.finish().await.map(drop)
+        writing.flush().await?;
+        writing.commit(std::future::pending()).await
     }
 
     /// `of` is the number of the server.

@@ -217,8 +217,7 @@ impl Session {
                 Ok(Frontend::Terminate) => return Ok(()),
                 Ok(Frontend::Sync) => {
                     skipping = false;
-                    self.deadline = None;
-                    if let Err(error) = self.end_implicit().await {
+                    if let Err(error) = self.guarded_sync().await? {
                         self.fail(wire, &error);
                     }
                     self.ready(wire);
@@ -299,6 +298,18 @@ impl Session {
             interrupt.forget_cancel();
         }
         done
+    }
+
+    /// The commit of what the messages have gathered has a time limit of its own.
+    async fn guarded_sync(&mut self) -> Step {
+        self.deadline = None;
+        if !matches!(self.transaction, Transaction::Implicit(_)) {
+            return Ok(self.end_implicit().await);
+        }
+        let (interrupt, deadline) = (Arc::clone(&self.interrupt), self.statement_deadline());
+        interrupt.forget_cancel();
+        let work = std::pin::pin!(async { Ok(self.end_implicit().await) });
+        interrupt.guard(deadline, work).await
     }
 
     /// The simple protocol: all statements of a string, one after the other, up to the first error.

@@ -31,6 +31,8 @@ const IDLE_FOR: Duration = Duration::from_secs(300);
 const KNOWN_MAX: usize = 1000;
 /// What times, texts and division mean must not depend on that server's settings.
 const SET_UP: &str = "SET NAMES utf8mb4, time_zone = '+00:00', sql_mode = ''";
+pub const KILL_QUERY: &str = "KILL QUERY";
+const KILL_CONNECTION: &str = "KILL CONNECTION";
 /// The mode of queries.
 pub const SQL_MODE: &str = "SET sql_mode = ''";
 
@@ -80,6 +82,17 @@ impl Connection {
     pub fn conn(&mut self) -> Result<&mut Conn> {
         self.conn.as_mut().ok_or_else(|| SqlError::internal("a connection without one"))
     }
+
+    /// Ends what is under way, from outside.
+    pub fn stop(&self) -> Option<impl Future<Output = std::result::Result<(), Error>> + use<>> {
+        Some(kill(self.options.clone(), KILL_QUERY, self.conn.as_ref()?.id()))
+    }
+}
+
+async fn kill(options: Opts, command: &str, id: u32) -> std::result::Result<(), Error> {
+    let mut killer = opened(&options).await?;
+    killer.query_drop(format!("{command} {id}")).await?;
+    killer.disconnect().await
 }
 
 impl Drop for Connection {
@@ -90,13 +103,8 @@ impl Drop for Connection {
         let (options, is_busy, id) = (self.options.clone(), self.is_busy, conn.id());
         // It has deadlines, so it needs no owner.
         runtime.spawn(async move {
-            let killed = async {
-                let mut killer = opened(&options).await?;
-                killer.query_drop(format!("KILL CONNECTION {id}")).await?;
-                killer.disconnect().await
-            };
             if is_busy {
-                let killed = tokio::time::timeout(CANCEL_MAX, killed).await;
+                let killed = tokio::time::timeout(CANCEL_MAX, kill(options, KILL_CONNECTION, id)).await;
                 tracing::debug!(?killed, "a query is given up");
             }
             drop(tokio::time::timeout(CANCEL_MAX, conn.disconnect()).await);

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use arrow::datatypes::Schema;
 use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, Params, Value};
-use tidemill_sql::{Result, SqlError, SqlState};
+use tidemill_sql::{Result, SqlError};
 
-use super::connect::{Connection, Pool, SQL_MODE};
+use super::connect::{Connection, KILL_QUERY, Pool, SQL_MODE};
 use super::dialect::MysqlDialect;
 use super::keep::{self, Kept};
 use super::scan::cell;
 use crate::cell::Rows;
-use crate::connector::{Answer, Assigned, Assignment, Insertion, RemoteQuery, Writer};
+use crate::connector::{Answer, Assigned, Assignment, Insertion, RemoteQuery, Writer, unknown};
 use crate::dialect::Dialect;
 use crate::value::{Values, not_kept};
 
@@ -184,13 +185,7 @@ impl Writer for Transaction {
             Err(error @ Error::Server(_)) => {
                 return Err(pool.failed(&RemoteQuery::command("COMMIT"), &error));
             }
-            Err(error) => {
-                let server = &pool.server;
-                let message =
-                    format!("whether the transaction on server \"{server}\" was committed is not known");
-                return Err(SqlError::new(SqlState::TRANSACTION_RESOLUTION_UNKNOWN, message)
-                    .with_detail(error.to_string()));
-            }
+            Err(error) => return Err(unknown(&pool.server, error.to_string())),
         }
         // Queries are not meant to be strict.
         if conn.query_drop(SQL_MODE).await.is_ok()
@@ -199,5 +194,12 @@ impl Writer for Transaction {
             pool.put(connection);
         }
         Ok(())
+    }
+
+    fn stop(&self) -> Option<BoxFuture<'static, Result<()>>> {
+        let (pool, stop) = (Arc::clone(&self.pool), self.connection.as_ref()?.stop()?);
+        Some(Box::pin(async move {
+            stop.await.map_err(|error| pool.failed(&RemoteQuery::command(KILL_QUERY), &error))
+        }))
     }
 }

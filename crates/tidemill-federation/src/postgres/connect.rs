@@ -11,10 +11,10 @@ use futures::future::join_all;
 use parking_lot::Mutex;
 use tidemill_sql::{Result, SqlError};
 use tokio::io::AsyncReadExt;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, consume_budget};
 use tokio_postgres::error::DbError;
 use tokio_postgres::tls::NoTlsStream;
-use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls};
+use tokio_postgres::{AsyncMessage, CancelToken, Client, Config, Error, NoTls};
 
 use super::error::{not_connected, not_read, of_socket, unreachable, warning};
 use super::generated::Generated;
@@ -99,6 +99,8 @@ impl Drop for Connection {
 /// Reads what the server says until the connection ends.
 async fn drive(mut connection: tokio_postgres::Connection<Tap, NoTlsStream>, warnings: Warnings) {
     loop {
+        // A server may send more of them than anybody reads in time.
+        consume_budget().await;
         match poll_fn(|context| connection.poll_message(context)).await {
             Some(Ok(AsyncMessage::Notice(told))) if told.severity() == "WARNING" => {
                 let mut warnings = warnings.lock();
@@ -299,9 +301,9 @@ impl Pool {
     }
 
     /// Asks the server to end what a connection has asked for; it has been told to when this returns.
-    pub async fn cancel(&self, client: &Client) -> Result<()> {
+    pub async fn cancel(&self, asked: CancelToken) -> Result<()> {
         let mut socket = self.socket().await?;
-        let canceled = client.cancel_token().cancel_query_raw(&mut socket, NoTls).await;
+        let canceled = asked.cancel_query_raw(&mut socket, NoTls).await;
         canceled.map_err(|error| not_connected(&self.server, &self.address, &error))?;
         // The server says nothing, and closes the connection when it has done its work.
         drop(socket.read(&mut [0]).await);

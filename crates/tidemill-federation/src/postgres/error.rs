@@ -96,7 +96,7 @@ pub fn is_lost(error: &Error) -> bool {
 }
 
 /// The connection ended before the answer did.
-fn lost(server: &str, cause: &str) -> SqlError {
+pub fn lost(server: &str, cause: &str) -> SqlError {
     SqlError::new(SqlState::CONNECTION_FAILURE, format!("lost the connection to server \"{server}\""))
         .with_detail(cause)
 }

@@ -43,7 +43,7 @@ async fn ends_unwanted(connection: &Connection, pool: &Pool) -> bool {
     }
     let canceled = async {
         // If it came late it would end whatever is asked next.
-        pool.cancel(&connection.client).await?;
+        pool.cancel(connection.client.cancel_token()).await?;
         ended.await.map_err(|error| failed(&pool.server, &RemoteQuery::command("ROLLBACK"), &error))
     };
     let canceled = tokio::time::timeout(CANCEL_MAX, canceled).await;

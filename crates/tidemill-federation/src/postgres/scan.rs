@@ -16,6 +16,7 @@ use tidemill_sql::text::{Context, TimeZone};
 use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError, SqlState};
 use tokio::sync::mpsc::Sender;
+use tokio::task::consume_budget;
 use tokio_postgres::{Column, Error, Statement};
 
 use super::connect::{Connection, Pool};
@@ -248,7 +249,7 @@ impl Scan {
                     Some(_) if is_in_vain => {}
                     Some(_) => {
                         is_in_vain = true;
-                        self.pool.cancel(&connection.client).await?;
+                        self.pool.cancel(connection.client.cancel_token()).await?;
                     }
                 },
                 ended = &mut *ending, if early.ended.is_none() => early.ended = Some(ended),
@@ -291,6 +292,8 @@ impl Scan {
 
     /// Whether the rows are wanted.
     async fn decode(&self, decoder: &mut CopyDecoder, rows: Piece, batches: &Batches) -> Result<bool> {
+        // The pieces come through a channel that lets nobody else in.
+        consume_budget().await;
         let rows = rows.map_err(|TooLong| self.too_long())?;
         (self.counted)(rows.len());
         decoder.push_messages(&rows).map_err(|error| self.garbled(error))?;

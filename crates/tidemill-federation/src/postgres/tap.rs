@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, BytesMut};
 use tidemill_sql::copy::message::{self, COPY_DATA, HEAD_BYTES};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::task::coop::poll_proceed;
 
 use super::outlet::{Outlet, TooLong};
 use super::socket::Socket;
@@ -182,10 +183,13 @@ impl AsyncRead for Tap {
         cx: &mut Context<'_>,
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        // What was read at once may be handed on in many pieces: others have their turn in between.
+        let turn = ready!(poll_proceed(cx));
         let before = out.filled().len();
         loop {
             let handed_on = self.poll_hand_on(cx, out);
             if out.filled().len() > before {
+                turn.made_progress();
                 return Poll::Ready(Ok(()));
             }
             ready!(handed_on)?;
@@ -257,6 +261,47 @@ mod tests {
             assert!(library == [&before[..], &after].concat() && taken == rows, "{piece}");
             assert_eq!(outlet.told(), Told { columns: Some(1), is_done: true, rows: Some(300) });
         }
+    }
+
+    /// A socket that always has more.
+    struct Flood;
+
+    impl AsyncRead for Flood {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            out: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            let notices = message(b'N', b"").repeat(out.remaining() / 5 + 1);
+            out.put_slice(&notices[..out.remaining() / 5 * 5]);
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for Flood {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_never_pauses_lets_others_in() {
+        let reading = tokio::spawn(async {
+            let mut tap = Tap::new(Box::new(Flood), Outlet::default());
+            let mut library = [0; 8 << 10];
+            while tap.read(&mut library).await.unwrap() > 0 {}
+        });
+        tokio::task::yield_now().await;
+        reading.abort();
+        assert!(reading.await.unwrap_err().is_cancelled());
     }
 
     #[tokio::test]

@@ -7,6 +7,7 @@ use arrow::datatypes::Schema;
 use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use futures::{SinkExt, TryStreamExt, join};
 use tidemill_sql::copy::{CopyColumn, CopyEncoder, CopyFormat, TextOptions};
 use tidemill_sql::text::{Context, TimeZone};
@@ -16,14 +17,14 @@ use tokio_postgres::types::{self, Kind};
 use tokio_postgres::{Client, CopyInSink, Error, Statement};
 
 use super::connect::Pool;
-use super::error::{failed, incomplete};
+use super::error::{failed, incomplete, lost};
 use super::fate;
 use super::running::Running;
 use super::scan::{Found, fits, is_read_as_text, mismatch};
 use super::value::{Encoded, Raw};
 use crate::cascade::Cascade;
 use crate::cell::{Cell, Rows};
-use crate::connector::{Answer, Insertion, RemoteColumn, RemoteQuery, Writer};
+use crate::connector::{Answer, Insertion, RemoteColumn, RemoteQuery, Writer, unknown};
 use crate::dialect::quote_always;
 
 /// Rows of one INSERT, and its parameters, at most; the protocol counts those in two bytes.
@@ -189,7 +190,7 @@ impl Transaction {
             Some(copying) if copying.into == *into => copying,
             other => {
                 self.copying = other;
-                self.flush().await?;
+                self.end_copy().await?;
                 self.copy(into).await?
             }
         };
@@ -199,6 +200,20 @@ impl Transaction {
         self.send(&mut copying, bytes).await?;
         self.copying = Some(copying);
         Ok(())
+    }
+
+    async fn end_copy(&mut self) -> Result<()> {
+        let Some(mut copying) = self.copying.take() else { return Ok(()) };
+        let mut end = Vec::new();
+        copying.encoder.finish(&mut end);
+        self.send(&mut copying, end).await?;
+        let ended = copying.sink.as_mut().finish().await;
+        let taken = ended.map_err(|error| self.failed(&copying.query, &error))?;
+        // A trigger may have left some out.
+        match taken > copying.rows {
+            true => Err(self.incomplete(&copying.query, copying.rows, taken)),
+            false => Ok(()),
+        }
     }
 
     /// `INSERT … VALUES`, for what COPY cannot do.
@@ -373,7 +388,7 @@ impl Writer for Transaction {
         // COPY has no nodes.
         let is_plain = into.definition.nodes.is_empty();
         if into.skips_conflicts || !into.returned.is_empty() || !is_plain {
-            self.flush().await?;
+            self.end_copy().await?;
             return self.insert_rows(into, rows).await;
         }
         self.copy_rows(into, rows).await?;
@@ -395,7 +410,7 @@ impl Writer for Transaction {
     }
 
     async fn execute(&mut self, statement: &RemoteQuery) -> Result<Answer> {
-        self.flush().await?;
+        self.end_copy().await?;
         let was_open = self.is_open;
         self.open().await?;
         let answer = self.run(statement, &[]).await;
@@ -418,7 +433,7 @@ impl Writer for Transaction {
     }
 
     async fn id(&mut self) -> Result<Option<String>> {
-        self.flush().await?;
+        self.end_copy().await?;
         if self.running.connection.as_ref().is_some_and(|connection| connection.is_tidemill) {
             return Ok(None);
         }
@@ -430,40 +445,35 @@ impl Writer for Transaction {
         self.copying = None;
     }
 
-    /// Ends the COPY.
     async fn flush(&mut self) -> Result<()> {
-        let Some(mut copying) = self.copying.take() else { return Ok(()) };
-        let mut end = Vec::new();
-        copying.encoder.finish(&mut end);
-        self.send(&mut copying, end).await?;
-        let ended = copying.sink.as_mut().finish().await;
-        let taken = ended.map_err(|error| self.failed(&copying.query, &error))?;
-        // A trigger may have left some out.
-        match taken > copying.rows {
-            true => Err(self.incomplete(&copying.query, copying.rows, taken)),
+        self.end_copy().await?;
+        match self.client()?.is_closed() {
+            true => Err(lost(&self.running.pool.server, "connection closed")),
             false => Ok(()),
         }
     }
 
+    /// Given up, it closes the connection: a cancel would end a wait for a standby, and leave that without what the server has.
     async fn commit(&mut self) -> Result<()> {
         self.flush().await?;
-        let server = &self.running.pool.server;
-        let commit = if self.is_open { "COMMIT" } else { "" };
-        match self.client()?.batch_execute(commit).await {
-            Ok(()) => {}
+        let connection = self.running.connection.take();
+        let connection = connection.ok_or_else(|| SqlError::internal("a transaction is over"))?;
+        let (pool, commit) = (&self.running.pool, if self.is_open { "COMMIT" } else { "" });
+        match connection.client.batch_execute(commit).await {
+            Ok(()) => pool.put(connection),
             Err(error) if error.as_db_error().is_some() => {
-                return Err(self.failed(&RemoteQuery::command(commit), &error));
+                let failed = self.failed(&RemoteQuery::command(commit), &error);
+                self.running.connection = Some(connection);
+                return Err(failed);
             }
-            Err(error) => {
-                let message =
-                    format!("whether the transaction on server \"{server}\" was committed is not known");
-                return Err(SqlError::new(SqlState::TRANSACTION_RESOLUTION_UNKNOWN, message)
-                    .with_detail(error.to_string()));
-            }
-        }
-        if let Some(connection) = self.running.connection.take() {
-            self.running.pool.put(connection);
+            Err(error) => return Err(unknown(&pool.server, error.to_string())),
         }
         Ok(())
+    }
+
+    fn stop(&self) -> Option<BoxFuture<'static, Result<()>>> {
+        let token = self.running.connection.as_ref()?.client.cancel_token();
+        let pool = Arc::clone(&self.running.pool);
+        Some(Box::pin(async move { pool.cancel(token).await }))
     }
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use arrow::datatypes::Schema;
 use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 use rusqlite::types::Value;
-use rusqlite::{Connection, OpenFlags, Statement, params_from_iter};
+use rusqlite::{Connection, InterruptHandle, OpenFlags, Statement, params_from_iter};
 use tidemill_sql::text::write_timestamp;
 use tidemill_sql::{Result, SqlError};
 
@@ -29,18 +30,31 @@ pub struct Transaction {
     database: Database,
     /// `None` while a thread has it; if nobody waited for that, it is lost.
     connection: Option<Connection>,
+    /// Of the connection, wherever that is.
+    interrupt: Option<Arc<InterruptHandle>>,
+}
+
+/// What nobody waits for keeps no other writer out.
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        if let (None, Some(interrupt)) = (&self.connection, &self.interrupt) {
+            interrupt.interrupt();
+        }
+    }
 }
 
 impl Transaction {
     pub async fn begin(database: Database) -> Result<Self> {
-        let mut transaction = Self { database, connection: None };
+        let mut transaction = Self { database, connection: None, interrupt: None };
         let opened = blocking(transaction.database.clone(), |database| {
             let connection = database.open_with(OpenFlags::SQLITE_OPEN_READ_WRITE)?;
             let begin = RemoteQuery::command(BEGIN);
             connection.execute_batch(BEGIN).map_err(|error| database.failed(&begin, &error))?;
             Ok(connection)
         });
-        transaction.connection = Some(opened.await?);
+        let connection = opened.await?;
+        transaction.interrupt = Some(Arc::new(connection.get_interrupt_handle()));
+        transaction.connection = Some(connection);
         Ok(transaction)
     }
 
@@ -97,6 +111,14 @@ impl Writer for Transaction {
         self.execute(&RemoteQuery::command("COMMIT")).await?;
         self.connection = None;
         Ok(())
+    }
+
+    fn stop(&self) -> Option<BoxFuture<'static, Result<()>>> {
+        let interrupt = Arc::clone(self.interrupt.as_ref()?);
+        Some(Box::pin(async move {
+            interrupt.interrupt();
+            Ok(())
+        }))
     }
 }
 

@@ -101,11 +101,14 @@ impl Session {
         }
     }
 
-    /// Outside of a block, what was written lasts from here on; nothing interrupts that. How many rows it was.
+    /// Outside of a block, what was written lasts from here on. How many rows it was. Up to the COMMITs it is undone by an
+    /// interrupt; one that comes while they are under way is an error that says what is known.
     pub(super) async fn end_writing(&mut self, writing: Option<&Writing>) -> Result<Option<u64>> {
         let Some(writing) = writing else { return Ok(None) };
-        let _shield = Shield::raised(&self.interrupt);
-        writing.finish().await.map(Some)
+        let rows = writing.flush().await?;
+        let _shield = Shield::asking(&self.interrupt);
+        writing.commit(self.interrupt.asked()).await?;
+        Ok(Some(rows))
     }
 
     /// What the servers of a foreign table are told by an UPDATE or a DELETE.

@@ -2,13 +2,14 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
 use futures::task::AtomicWaker;
 use tidemill_sql::{SqlError, SqlState};
+use tokio::sync::watch;
 use tokio::time::{Instant, Sleep};
 
 use super::execute::Step;
@@ -19,10 +20,18 @@ use super::wire::{Client, Closed};
 pub struct Interrupt {
     canceled: AtomicBool,
     terminated: AtomicBool,
-    shielded: AtomicBool,
+    /// What keeps the work from being dropped: one of the three below.
+    shielded: AtomicU8,
+    /// Why work that is asked to end is to do so.
+    asked: watch::Sender<Option<&'static str>>,
     waker: AtomicWaker,
     client: OnceLock<Client>,
 }
+
+/// An interrupt drops the work, asks it to end by itself, or waits.
+const OPEN: u8 = 0;
+const ASKING: u8 = 1;
+const CLOSED: u8 = 2;
 
 /// How often a statement looks whether its client is still there.
 const CLIENT_CHECK_INTERVAL: Duration = Duration::from_millis(500);
@@ -55,9 +64,6 @@ impl Interrupt {
     }
 
     fn cause(&self, is_due: bool) -> Option<Stop> {
-        if self.shielded.load(Ordering::Acquire) {
-            return None;
-        }
         if self.is_terminated() {
             return Some(Stop::Terminated);
         }
@@ -70,23 +76,43 @@ impl Interrupt {
     async fn stopped(&self, deadline: Option<Instant>) -> Stop {
         let mut check = Instant::now() + CLIENT_CHECK_INTERVAL;
         let first = deadline.map_or(check, |at| at.min(check));
+        let mut is_left = false;
         let mut sleep: Pin<Box<Sleep>> = Box::pin(tokio::time::sleep_until(first));
         std::future::poll_fn(|context| {
             self.waker.register(context.waker());
             let now = Instant::now();
             let is_due = deadline.is_some_and(|at| now >= at);
             if now >= check {
-                if self.client.get().is_some_and(Client::is_gone) && !self.shielded.load(Ordering::Acquire) {
-                    return Poll::Ready(Stop::Left);
-                }
+                is_left = self.client.get().is_some_and(Client::is_gone);
                 check = now + CLIENT_CHECK_INTERVAL;
                 sleep.as_mut().reset(deadline.filter(|at| *at > now).map_or(check, |at| at.min(check)));
             }
             // The sleep only wakes: work that has used up the task's budget keeps it from ever being ready.
             let _ = sleep.as_mut().poll(context);
-            self.cause(is_due).map_or(Poll::Pending, Poll::Ready)
+            let shielded = self.shielded.load(Ordering::Acquire);
+            if shielded == CLOSED {
+                return Poll::Pending;
+            }
+            match if is_left { Some(Stop::Left) } else { self.cause(is_due) } {
+                Some(stop) if shielded == OPEN => return Poll::Ready(stop),
+                Some(stop) => {
+                    self.asked.send_if_modified(|asked| asked.replace(stop.reason()).is_none());
+                }
+                None => {}
+            }
+            Poll::Pending
         })
         .await
+    }
+
+    /// Waits until what works behind a shield that [asks](Shield::asking) is to end, and tells why.
+    pub(super) async fn asked(&self) -> &'static str {
+        let mut asked = self.asked.subscribe();
+        match asked.wait_for(Option::is_some).await.map(|why| *why) {
+            Ok(Some(why)) => why,
+            // The sender is `self`.
+            _ => std::future::pending().await,
+        }
     }
 
     /// Runs `work` until it is done or interrupted, and drops it then.
@@ -123,8 +149,18 @@ enum Stop {
     Left,
 }
 
+impl Stop {
+    fn reason(&self) -> &'static str {
+        match self {
+            Stop::Canceled(message) => message,
+            Stop::Terminated => "terminating connection due to administrator command",
+            Stop::Left => "the client has closed the connection",
+        }
+    }
+}
+
 /// While it is raised nothing interrupts the session: what has been handed to the committer can't be taken back, and a
-/// change of the catalog is made whole.
+/// change of the catalog is made whole. While it asks, the work ends by itself, with what it has to tell.
 pub(super) struct Shield(Arc<Interrupt>);
 
 impl Shield {
@@ -138,14 +174,22 @@ impl Shield {
         shield
     }
 
+    /// What works behind it has to look for [what is asked](Interrupt::asked).
+    pub(super) fn asking(interrupt: &Arc<Interrupt>) -> Self {
+        let shield = Self::lowered(interrupt);
+        shield.0.shielded.store(ASKING, Ordering::Release);
+        shield
+    }
+
     pub(super) fn raise(&self) {
-        self.0.shielded.store(true, Ordering::Release);
+        self.0.shielded.store(CLOSED, Ordering::Release);
     }
 }
 
 impl Drop for Shield {
     fn drop(&mut self) {
-        self.0.shielded.store(false, Ordering::Release);
+        self.0.shielded.store(OPEN, Ordering::Release);
+        self.0.asked.send_replace(None);
     }
 }
 
@@ -163,6 +207,22 @@ mod tests {
         drop(shield);
         let canceled = interrupt.guard(None, std::future::pending::<Step>()).await;
         assert_eq!(canceled.unwrap().unwrap_err().message, "canceling statement due to user request");
+    }
+
+    #[tokio::test]
+    async fn a_shield_asks_the_work_to_end() {
+        let interrupt = Arc::new(Interrupt::default());
+        let commit = async {
+            let _shield = Shield::asking(&interrupt);
+            let why = interrupt.asked().await;
+            // It takes its time.
+            tokio::task::yield_now().await;
+            Ok(Ok(why))
+        };
+        let late = interrupt.guard(Some(Instant::now()), commit).await;
+        assert_eq!(late.unwrap().unwrap(), "canceling statement due to statement timeout");
+        let next = interrupt.guard(Some(Instant::now()), std::future::pending::<Step>()).await;
+        assert!(next.unwrap().is_err());
     }
 
     #[tokio::test]

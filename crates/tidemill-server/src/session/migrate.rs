@@ -45,11 +45,16 @@ impl Session {
         };
         let mut migration = attempt!(Migration::begin(plan.source.name(), plan.targets.clone()).await);
         let moved = self.move_rows(wire, &plan, &mut migration).await?;
-        let _shield = Shield::raised(&self.interrupt);
         let moved = match moved {
-            Ok(()) => migration.commit().await,
+            Ok(()) => migration.flush().await,
             failed => failed,
         };
+        let shield = Shield::asking(&self.interrupt);
+        let moved = match moved {
+            Ok(()) => migration.commit(self.interrupt.asked()).await,
+            failed => failed,
+        };
+        shield.raise();
         let installed = match moved {
             Ok(()) => plan.install(&server).await,
             failed => failed,
@@ -122,8 +127,7 @@ impl Session {
         let transaction = transactions.begin(&format!("/{}/", server.object.name), &connector).await?;
         transaction.execute(&definition).await?;
         if block.is_none() {
-            let _shield = Shield::raised(&self.interrupt);
-            transactions.commit().await?;
+            self.commit_on_servers(&transactions).await?;
         }
         Ok(Outcome::Tag(tag.into()))
     }

@@ -304,10 +304,20 @@ impl Session {
 
     /// Applies a transaction. Its settings last if it succeeds, and go back if not.
     pub(super) async fn commit_work(&mut self, work: Work) -> Result<()> {
+        // What an interrupt leaves is rolled back as that of one string.
+        self.transaction = Transaction::Implicit(Work::default());
         let committed = match self.commit_foreign(&work).await {
-            Ok(()) => self.commit_written(work).await,
+            Ok(()) => {
+                let shield = Shield::lowered(&self.interrupt);
+                // What servers have committed is not undone here.
+                if work.foreign.is_some() {
+                    shield.raise();
+                }
+                self.commit_written(work).await
+            }
             Err(error) => Err(error),
         };
+        self.transaction = Transaction::None;
         match &committed {
             Ok(()) => {
                 self.settings.commit();
@@ -321,11 +331,19 @@ impl Session {
         committed
     }
 
-    /// As postgres_fdw: foreign servers come first, because they may refuse. Nothing interrupts that.
+    /// As postgres_fdw: foreign servers come first, because they may refuse.
     async fn commit_foreign(&mut self, work: &Work) -> Result<()> {
-        let Some(foreign) = &work.foreign else { return Ok(()) };
-        let _shield = Shield::raised(&self.interrupt);
-        foreign.commit().await
+        match &work.foreign {
+            Some(foreign) => self.commit_on_servers(foreign).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Up to the COMMITs all is undone by an interrupt; one that comes while they are under way is an error that says what is known.
+    pub(super) async fn commit_on_servers(&mut self, transactions: &Transactions) -> Result<()> {
+        transactions.flush().await?;
+        let _shield = Shield::asking(&self.interrupt);
+        transactions.commit(self.interrupt.asked()).await
     }
 
     async fn commit_written(&mut self, work: Work) -> Result<()> {
@@ -368,7 +386,12 @@ impl Session {
     /// After an error a block is over for everything but its end, and everything else is rolled back.
     pub(super) fn fail_transaction(&mut self) {
         self.transaction = match std::mem::replace(&mut self.transaction, Transaction::None) {
-            Transaction::Open(work) | Transaction::Failed(work) => Transaction::Failed(work),
+            Transaction::Open(work) | Transaction::Failed(work) => {
+                if let Some(foreign) = &work.foreign {
+                    foreign.give_up_reading();
+                }
+                Transaction::Failed(work)
+            }
             Transaction::Implicit(_) => {
                 self.settings.rollback();
                 self.close_portals_from(self.first_portal);

@@ -17,6 +17,7 @@ mod foreign;
 mod foreign_block;
 mod foreign_constant;
 mod foreign_generated;
+mod foreign_given_up;
 mod foreign_truncate;
 mod foreign_write;
 mod full_disk;
