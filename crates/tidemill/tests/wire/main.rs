@@ -18,6 +18,7 @@ mod foreign_block;
 mod foreign_constant;
 mod foreign_write;
 mod full_disk;
+mod join;
 mod large_table;
 mod metrics;
 mod migrate;
