@@ -18,6 +18,7 @@ mod constant_subquery;
 mod construct;
 mod correlated;
 mod distinct_from;
+mod equal_expression;
 mod equality;
 mod error;
 mod foreign_clause;
@@ -152,6 +153,7 @@ pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
         match rule.name() {
             "FilterPushdown" => {
                 rules.push(Arc::new(same_name::Guarded(rule)) as _);
+                rules.push(Arc::new(equal_expression::EqualExpressions) as _);
             }
             _ => rules.push(rule),
         }

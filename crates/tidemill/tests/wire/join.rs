@@ -134,7 +134,7 @@ impl Joins<'_> {
             ),
             2 => format!("SELECT {x}, {y}, {z} FROM {from} WHERE {condition} ORDER BY 1, 2, 3 LIMIT 4"),
             3 => format!(
-                "SELECT * FROM (SELECT {x} AS k, {y} AS d FROM {from} UNION ALL SELECT d, k FROM {}) AS u WHERE k <> d",
+                "SELECT * FROM (SELECT {x} AS k, {y} AS d FROM {from} UNION ALL SELECT d, k FROM {}) AS u WHERE abs(k) = d",
                 self.table()
             ),
             _ => format!("SELECT {x}, {y}, {z} FROM {from} WHERE {condition}"),
