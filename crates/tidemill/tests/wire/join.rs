@@ -8,7 +8,7 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 use crate::postgres::Postgres;
 use crate::server::{Server, rows};
 
-const QUERIES: usize = 250;
+const QUERIES: usize = 120;
 const ROWS: usize = 12;
 const COLUMNS: &str = "k int, d int, t text";
 
