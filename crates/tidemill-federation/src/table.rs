@@ -153,7 +153,7 @@ impl ForeignTable {
         self.pushdown.filters && self.connector.capabilities().prunes
     }
 
-    fn judged(&self, filters: &[Expr], facts: &TableFacts) -> Result<Judged> {
+    fn judged(&self, filters: &[Expr], facts: &TableFacts, wanted: Wanted) -> Result<Judged> {
         let mut judged = Judged::default();
         if filters.is_empty() {
             return Ok(judged);
@@ -162,7 +162,10 @@ impl ForeignTable {
         for filter in filters.iter().filter(|filter| !is_always(filter)) {
             match conditions.write(filter) {
                 Some(condition) if self.pushdown.filters => judged.conditions.push(condition),
-                None if self.prunes() => judged.pruning.push(filter.clone()),
+                None if self.prunes() => {
+                    judged.pruning.push(filter.clone());
+                    judged.rest.extend((wanted == Wanted::Fulfilled).then(|| filter.clone()));
+                }
                 _ => judged.rest.push(filter.clone()),
             }
         }
@@ -172,6 +175,59 @@ impl ForeignTable {
     /// In the words of the server.
     fn conditions(&self, facts: &TableFacts) -> Result<Conditions<'_>> {
         Conditions::on(&self.definition, &self.schema, facts, self.connector.capabilities())
+    }
+
+    /// The rows that fulfil all filters, also those for which a scan only reads less.
+    pub(crate) async fn fulfilled(
+        &self,
+        session: &dyn Session,
+        columns: &[usize],
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.plan(session, columns, filters, limit, Wanted::Fulfilled).await
+    }
+
+    async fn plan(
+        &self,
+        session: &dyn Session,
+        columns: &[usize],
+        filters: &[Expr],
+        limit: Option<usize>,
+        wanted: Wanted,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if filters.iter().any(is_never) {
+            return Ok(Arc::new(EmptyExec::new(Arc::new(self.schema.project(columns)?))));
+        }
+        let facts = self.connector.facts(&self.definition, &self.used(columns, filters)?).await;
+        let facts = facts.map_err(|error| DataFusionError::External(Box::new(error)))?;
+        let Judged { conditions, pruning, rest } = self.judged(filters, &facts, wanted)?;
+        let read = if rest.is_empty() { columns.to_vec() } else { self.used(columns, &rest)? };
+        let dialect = self.connector.capabilities().dialect;
+        let limit = limit.filter(|_| self.sends_limit() && rest.is_empty());
+        let of_table = RemoteSelect::of(Arc::clone(&self.definition), &read, facts, dialect);
+        let select = RemoteSelect { conditions, pruning, limit, ..of_table };
+        let schema = Arc::new(self.schema.project(&read)?);
+        let batch_rows = session.config().batch_size();
+        let of_session = session.config().get_extension::<DeadNodes>();
+        let of_table = self.member.as_ref().map(|member| member.dead_nodes).unwrap_or_default();
+        let place = Place {
+            server: self.server.clone(),
+            member: self.member.clone(),
+            dead_nodes: of_session.map(|dead_nodes| *dead_nodes).unwrap_or_default().of_table(of_table),
+            pushdown: self.pushdown,
+        };
+        let connector = Arc::clone(&self.connector);
+        let scan = ForeignScanExec::new(select, connector, Arc::clone(&schema), batch_rows, Arc::new(place));
+        let Some(predicate) = conjunction(rest) else { return Ok(Arc::new(scan)) };
+        let predicate = session.create_physical_expr(predicate, &Arc::clone(&schema).to_dfschema()?)?;
+        let filtered = Arc::new(FilterExec::try_new(predicate, Arc::new(scan))?);
+        let shown = columns.iter().filter_map(|column| {
+            let place = read.binary_search(column).ok()?;
+            let name = self.schema.field(*column).name();
+            Some((Arc::new(Column::new(name, place)) as Arc<dyn PhysicalExpr>, name.clone()))
+        });
+        Ok(Arc::new(ProjectionExec::try_new(shown.collect::<Vec<_>>(), filtered)?))
     }
 
     /// The places of the columns that a scan has to do with.
@@ -184,6 +240,14 @@ impl ForeignTable {
         used.dedup();
         Ok(used)
     }
+}
+
+/// What becomes of filters for which a scan only reads less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// The planner judges them above the scan.
+    Fewer,
+    Fulfilled,
 }
 
 /// By whom filters are judged.
@@ -225,39 +289,7 @@ impl TableProvider for ForeignTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let all: Vec<usize> = (0..self.definition.columns.len()).collect();
-        let wanted = projection.unwrap_or(&all);
-        if filters.iter().any(is_never) {
-            return Ok(Arc::new(EmptyExec::new(Arc::new(self.schema.project(wanted)?))));
-        }
-        let facts = self.connector.facts(&self.definition, &self.used(wanted, filters)?).await;
-        let facts = facts.map_err(|error| DataFusionError::External(Box::new(error)))?;
-        let Judged { conditions, pruning, rest } = self.judged(filters, &facts)?;
-        let columns = if rest.is_empty() { wanted.clone() } else { self.used(wanted, &rest)? };
-        let dialect = self.connector.capabilities().dialect;
-        let limit = limit.filter(|_| self.sends_limit() && rest.is_empty());
-        let of_table = RemoteSelect::of(Arc::clone(&self.definition), &columns, facts, dialect);
-        let select = RemoteSelect { conditions, pruning, limit, ..of_table };
-        let schema = Arc::new(self.schema.project(&columns)?);
-        let batch_rows = session.config().batch_size();
-        let of_session = session.config().get_extension::<DeadNodes>();
-        let of_table = self.member.as_ref().map(|member| member.dead_nodes).unwrap_or_default();
-        let place = Place {
-            server: self.server.clone(),
-            member: self.member.clone(),
-            dead_nodes: of_session.map(|dead_nodes| *dead_nodes).unwrap_or_default().of_table(of_table),
-            pushdown: self.pushdown,
-        };
-        let connector = Arc::clone(&self.connector);
-        let scan = ForeignScanExec::new(select, connector, Arc::clone(&schema), batch_rows, Arc::new(place));
-        let Some(predicate) = conjunction(rest) else { return Ok(Arc::new(scan)) };
-        let predicate = session.create_physical_expr(predicate, &Arc::clone(&schema).to_dfschema()?)?;
-        let filtered = Arc::new(FilterExec::try_new(predicate, Arc::new(scan))?);
-        let shown = wanted.iter().filter_map(|column| {
-            let place = columns.binary_search(column).ok()?;
-            let name = self.schema.field(*column).name();
-            Some((Arc::new(Column::new(name, place)) as Arc<dyn PhysicalExpr>, name.clone()))
-        });
-        Ok(Arc::new(ProjectionExec::try_new(shown.collect::<Vec<_>>(), filtered)?))
+        self.plan(session, projection.unwrap_or(&all), filters, limit, Wanted::Fewer).await
     }
 }
 

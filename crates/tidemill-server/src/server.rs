@@ -10,7 +10,6 @@ use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionState;
-use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use futures::future::BoxFuture;
 use parking_lot::RwLock;
 use rand::RngCore;
@@ -102,7 +101,7 @@ impl Server {
         let mock_secret = load_secret(disk.as_ref())?;
         let (catalog, loaded) = Catalog::open(&config.data_dir.join(CATALOG_FILE))?;
         let catalog = Arc::new(catalog);
-        let rules = tidemill_federation::pushdown::rules(PhysicalOptimizer::new().rules);
+        let rules = tidemill_federation::pushdown::rules(planner::physical_rules());
         let builder = planner::session_state_builder().with_runtime_env(spilling(&config.data_dir)?);
         let builder = builder.with_physical_optimizer_rules(rules);
         let builder = builder.with_physical_optimizer_rule(Arc::new(planner::SortTogether));

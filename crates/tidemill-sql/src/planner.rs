@@ -18,6 +18,7 @@ mod constant_subquery;
 mod construct;
 mod correlated;
 mod distinct_from;
+mod equal_expression;
 mod equality;
 mod error;
 mod foreign_clause;
@@ -38,6 +39,7 @@ mod prepare;
 mod relkind;
 pub mod resolve;
 mod row_membership;
+mod same_name;
 mod series;
 mod set_operation;
 mod single_value;
@@ -61,6 +63,8 @@ use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::functions_aggregate::grouping::grouping_udaf;
 use datafusion::functions_table::generate_series;
 use datafusion::optimizer::{Analyzer, Optimizer};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::SessionConfig;
 
 use crate::aggregate;
@@ -130,6 +134,7 @@ pub fn configure(builder: SessionStateBuilder) -> SessionStateBuilder {
         .map(null_safe_join::guarded);
     builder
         .with_optimizer_rules(rewrites.collect())
+        .with_physical_optimizer_rules(physical_rules())
         .with_expr_planners(planners)
         .with_type_planner(Arc::new(types::Types))
         .with_analyzer_rules(rules)
@@ -139,6 +144,21 @@ pub fn configure(builder: SessionStateBuilder) -> SessionStateBuilder {
         .with_aggregate_functions(aggregates)
         .with_window_functions(windows)
         .with_table_functions(tables)
+}
+
+/// DataFusion's rules for physical plans, as they are right. Those of the federation come around them.
+pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let mut rules = Vec::new();
+    for rule in PhysicalOptimizer::new().rules {
+        match rule.name() {
+            "FilterPushdown" => {
+                rules.push(Arc::new(same_name::Guarded(rule)) as _);
+                rules.push(Arc::new(equal_expression::EqualExpressions) as _);
+            }
+            _ => rules.push(rule),
+        }
+    }
+    rules
 }
 
 #[cfg(test)]

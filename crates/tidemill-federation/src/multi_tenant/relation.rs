@@ -129,12 +129,12 @@ impl Child {
         }
         let places: Vec<_> = wanted.iter().filter_map(|column| self.places[*column]).collect();
         if places.len() == wanted.len() {
-            return self.table.scan(session, Some(&places), &own, limit).await.map(Some);
+            return self.table.fulfilled(session, &places, &own, limit).await.map(Some);
         }
         let schema = self.table.schema();
         let of_node = self.node.column_refs().into_iter().map(|column| schema.index_of(&column.name));
         let read = places.into_iter().map(Ok).chain(of_node).collect::<std::result::Result<Vec<_>, _>>()?;
-        let rows = self.table.scan(session, Some(&read), &own, limit).await?;
+        let rows = self.table.fulfilled(session, &read, &own, limit).await?;
         let node = session.create_physical_expr(self.node.clone(), &rows.schema().to_dfschema()?)?;
         let mut next = 0;
         let items = wanted.iter().map(|column| match self.places[*column] {
@@ -174,13 +174,11 @@ impl TableProvider for Relation {
         TableType::Base
     }
 
-    /// The children see to all filters that can be told without another query, unless one of them only reads less for it.
+    /// The children see to all filters that can be told without another query.
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> PlanResult<Vec<TableProviderFilterPushDown>> {
-        let only_reads_less = self.children.iter().any(|child| child.table.prunes());
         let supported = |filter: &&Expr| {
             Ok(match filter.exists(|expr| Ok(is_query(expr)))? {
                 true => TableProviderFilterPushDown::Unsupported,
-                false if only_reads_less => TableProviderFilterPushDown::Inexact,
                 false => TableProviderFilterPushDown::Exact,
             })
         };

@@ -9,7 +9,6 @@ use async_trait::async_trait;
 use datafusion::common::ScalarValue;
 use datafusion::error::DataFusionError;
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
-use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::collect;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::SessionContext;
@@ -180,7 +179,7 @@ impl Setting {
             children.iter().map(|child| (child.server.clone(), Arc::clone(&child.table))).collect();
         let columns = columns().into_iter().map(|column| (column.name, column.ty)).collect();
         let table = MultiTenantTable { name: "m".into(), columns, children };
-        let rules = pushdown::rules(PhysicalOptimizer::new().rules);
+        let rules = pushdown::rules(planner::physical_rules());
         let mut state = session_state_builder().with_physical_optimizer_rules(rules).build();
         pushdown.configure(state.config_mut().options_mut());
         let context = SessionContext::new_with_state(state);

@@ -21,6 +21,7 @@ mod foreign_given_up;
 mod foreign_truncate;
 mod foreign_write;
 mod full_disk;
+mod join;
 mod large_table;
 mod metrics;
 mod migrate;

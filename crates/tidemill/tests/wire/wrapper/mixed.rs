@@ -264,3 +264,31 @@ async fn what_is_over_projections_is_folded_alike_on_all_nodes() {
         }
     }
 }
+
+/// Nodes are asked once for what is wanted of them, also beside one that judges nothing.
+#[tokio::test]
+async fn conditions_go_to_the_nodes_beside_a_file() {
+    let Some(node) = Postgres::start() else { return };
+    let ours = projected(&node).await;
+    for (query, found, asked) in [
+        (
+            "SELECT count(*) FROM t WHERE __spd_url = ANY('{/pg/,/nowhere/}')",
+            "120",
+            r#"SELECT count(*) FROM "public"."t1"; SELECT count(*) FROM "public"."t2""#,
+        ),
+        (
+            "SELECT sum(id) FROM t WHERE k > 3 AND __spd_url <> '/lite/'",
+            "4014",
+            r#"SELECT sum("id"), false FROM "public"."t1" WHERE ("k" > 3); SELECT sum("id"), false FROM "public"."t2" WHERE ("k" > 3)"#,
+        ),
+        ("SELECT id FROM t WHERE date_trunc('minute', at) = at ORDER BY at, id LIMIT 1", "0", ""),
+    ] {
+        assert_eq!(read(&ours.client, query).await, [[found]], "{query}");
+        let all = ours.asked(query).await;
+        assert!(all.ends_with(asked), "{query}: {all}");
+    }
+    ours.run("SET enable_foreign_filters = off").await;
+    let upper =
+        "SELECT count(*) FROM (SELECT id, row_number() OVER (ORDER BY s, id) FROM t WHERE lower(s) = s) AS x";
+    assert_eq!(read(&ours.client, upper).await, [["240"]]);
+}

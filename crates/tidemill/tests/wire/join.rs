@@ -1,0 +1,184 @@
+//! Random joins of tables whose columns have the same names, with conditions across their sides: the rows are PostgreSQL's,
+//! be the tables here, on a server, or on several.
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tokio_postgres::{Client, SimpleQueryMessage};
+
+use crate::postgres::Postgres;
+use crate::server::{Server, rows};
+
+const QUERIES: usize = 120;
+const ROWS: usize = 12;
+const COLUMNS: &str = "k int, d int, t text";
+
+/// The table `r1` here as `l1`, there as `f1`, and on two nodes as `m1`; so are `r2` and `r3`.
+async fn prepare(random: &mut StdRng, node: &Postgres, remote: &Client, client: &Client) {
+    let mut here = String::new();
+    for name in ["pg", "a", "b"] {
+        here += &format!(
+            "CREATE SERVER {name} FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '127.0.0.1', port '{}', dbname 'postgres');
+             CREATE USER MAPPING FOR PUBLIC SERVER {name} OPTIONS (user 'postgres');",
+            node.port
+        );
+    }
+    let mut there = String::new();
+    for i in 1..=3 {
+        let mut value = |end: i32| match random.random_range(0..5) {
+            0 => "NULL".to_string(),
+            _ => random.random_range(0..end).to_string(),
+        };
+        let values: Vec<_> =
+            (0..ROWS).map(|_| format!("({}, {}, {}::text)", value(6), value(4), value(3))).collect();
+        let (all, (left, right)) = (values.join(", "), values.split_at(ROWS / 2));
+        there += &format!("CREATE TABLE f{i} ({COLUMNS}); INSERT INTO f{i} VALUES {all};");
+        for (node, part) in [("a", left), ("b", right)] {
+            there += &format!(
+                "CREATE TABLE {node}{i} ({COLUMNS}); INSERT INTO {node}{i} VALUES {};",
+                part.join(", ")
+            );
+        }
+        there += &format!("CREATE VIEW l{i} AS SELECT * FROM f{i}; CREATE VIEW m{i} AS SELECT * FROM f{i};");
+        here += &format!(
+            "CREATE FOREIGN TABLE f{i} ({COLUMNS}) SERVER pg;
+             CREATE MULTI TENANT TABLE m{i} ({COLUMNS}) CHILDREN (a.public.a{i}, b.public.b{i});
+             CREATE TABLE l{i} ({COLUMNS}); INSERT INTO l{i} VALUES {all};"
+        );
+    }
+    remote.batch_execute(&there).await.unwrap();
+    client.batch_execute(&here).await.unwrap();
+}
+
+/// A query of a small grammar.
+struct Joins<'r> {
+    random: &'r mut StdRng,
+    names: &'static [&'static str],
+}
+
+impl Joins<'_> {
+    fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
+        from[self.random.random_range(0..from.len())]
+    }
+
+    fn table(&mut self) -> String {
+        format!("{}{}", self.pick(&["f", "f", "l", "m"]), self.random.random_range(1..=3))
+    }
+
+    fn number(&mut self) -> String {
+        format!("{}.{}", self.pick(self.names), self.pick(&["k", "d"]))
+    }
+
+    fn condition(&mut self, depth: u32) -> String {
+        let (x, y, z) = (self.number(), self.number(), self.number());
+        match self.random.random_range(if depth == 0 { 0..9 } else { 0..14 }) {
+            0 => format!("{x} {} {y}", self.pick(&["=", "<>", "<", ">="])),
+            1 => format!("{x} IS {}DISTINCT FROM {y}", self.pick(&["", "NOT "])),
+            2 => format!("{x} {} {}", self.pick(&["=", "<>", "<", ">="]), self.random.random_range(0..4)),
+            3 => format!("{x} IS {}NULL", self.pick(&["", "NOT "])),
+            4 => format!("coalesce({x}, 0) {} {y}", self.pick(&["=", "<>", ">"])),
+            5 => format!("{x} {}BETWEEN {y} AND {z}", self.pick(&["", "NOT "])),
+            6 => format!("{x} {}IN (0, {y}, {z})", self.pick(&["", "NOT "])),
+            7 => format!("{x} - {y} > 0"),
+            8 => format!("{}.t || 'x' <> {}.t", self.pick(self.names), self.pick(self.names)),
+            9 | 10 => format!("({} OR {})", self.condition(depth - 1), self.condition(depth - 1)),
+            11 | 12 => format!("({} AND {})", self.condition(depth - 1), self.condition(depth - 1)),
+            _ => format!("NOT ({})", self.condition(depth - 1)),
+        }
+    }
+
+    fn from(&mut self, count: usize) -> String {
+        const ALL: [&str; 3] = ["a", "b", "c"];
+        let mut from = format!("{} a", self.table());
+        for i in 1..count {
+            self.names = &ALL[..=i];
+            let side = match self.random.random_range(0..5) {
+                0 => format!("(SELECT * FROM {} WHERE k > 0)", self.table()),
+                _ => self.table(),
+            };
+            let (column, other) = (self.pick(&["k", "k", "d"]), self.pick(&["k", "k", "d"]));
+            let mut on = format!("{}.{other} = {}.{column}", self.pick(&ALL[..i]), ALL[i]);
+            if self.random.random_range(0..4) == 0 {
+                on += &format!(" AND {}", self.condition(0));
+            }
+            let name = ALL[i];
+            from += &match self.random.random_range(0..12) {
+                0..4 => format!(" LEFT JOIN {side} {name} ON {on}"),
+                4..7 => format!(" RIGHT JOIN {side} {name} ON {on}"),
+                7 => format!(" FULL JOIN {side} {name} ON {on}"),
+                8 => format!(" CROSS JOIN {side} {name}"),
+                9 if count == 2 => format!(" LEFT JOIN {side} {name} USING (k)"),
+                _ => format!(" JOIN {side} {name} ON {on}"),
+            };
+        }
+        from
+    }
+
+    fn next(&mut self) -> String {
+        self.names = &["a"];
+        let count = self.random.random_range(2..=3);
+        let from = self.from(count);
+        let mut condition = self.condition(2);
+        if self.random.random_range(0..4) == 0 {
+            let key = self.number();
+            condition += &match self.random.random_range(0..3) {
+                0 => format!(" AND {key} IN (SELECT z.d FROM {} z WHERE z.k > 1)", self.table()),
+                1 => format!(" AND EXISTS (SELECT FROM {} z WHERE z.d = {key} AND z.k > 0)", self.table()),
+                _ => format!(" AND NOT EXISTS (SELECT FROM {} z WHERE z.d = {key})", self.table()),
+            };
+        }
+        let (x, y, z) = (self.number(), self.number(), self.number());
+        match self.random.random_range(0..6) {
+            0 => format!("SELECT count(*), sum({x}), max({y}) FROM {from} WHERE {condition}"),
+            1 => format!(
+                "SELECT {x}, count(*), sum({y}) FROM {from} WHERE {condition} GROUP BY {x} HAVING {x} > 0"
+            ),
+            2 => format!("SELECT {x}, {y}, {z} FROM {from} WHERE {condition} ORDER BY 1, 2, 3 LIMIT 4"),
+            3 => format!(
+                "SELECT * FROM (SELECT {x} AS k, {y} AS d FROM {from} UNION ALL SELECT d, k FROM {}) AS u WHERE abs(k) = d",
+                self.table()
+            ),
+            _ => format!("SELECT {x}, {y}, {z} FROM {from} WHERE {condition}"),
+        }
+    }
+}
+
+/// Rows in order.
+async fn answer(client: &Client, query: &str) -> Result<Vec<Vec<String>>, String> {
+    let messages = client.simple_query(query).await.map_err(|error| format!("{error:?}"))?;
+    let row = |message| match message {
+        SimpleQueryMessage::Row(row) => {
+            Some((0..row.len()).map(|i| row.get(i).unwrap_or("NULL").to_string()).collect())
+        }
+        _ => None,
+    };
+    let mut found: Vec<Vec<String>> = messages.into_iter().filter_map(row).collect();
+    found.sort();
+    Ok(found)
+}
+
+#[tokio::test]
+async fn joins_have_the_rows_of_postgres() {
+    let Some(node) = Postgres::start() else { return };
+    let seed = std::env::var("TIDEMILL_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed: u64 = seed.unwrap_or_else(rand::random);
+    println!("the seed is {seed}: TIDEMILL_TEST_SEED={seed} makes the same choices again");
+    let mut random = StdRng::seed_from_u64(seed);
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path());
+    let (remote, client) = (node.connect("postgres").await, server.connect().await);
+    prepare(&mut random, &node, &remote, &client).await;
+    let mut joins = Joins { random: &mut random, names: &["a"] };
+    for _ in 0..QUERIES {
+        let query = joins.next();
+        let Ok(wanted) = answer(&remote, &query).await else { continue };
+        for setting in ["enable_hashjoin", "enable_foreign_joins", "enable_foreign_filters", "all"] {
+            let set = if setting == "all" { String::new() } else { format!("SET {setting} = off") };
+            client.batch_execute(&format!("RESET ALL; {set}")).await.unwrap();
+            let found = answer(&client, &query).await;
+            if found.as_ref() != Ok(&wanted) {
+                let plan = rows(&client, &format!("EXPLAIN {query}")).await.concat().join("\n");
+                panic!("seed {seed}, {set}: {query}\nis {found:?}\nnot {wanted:?}\n{plan}");
+            }
+        }
+    }
+}
