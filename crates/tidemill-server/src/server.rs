@@ -102,7 +102,9 @@ impl Server {
         let mock_secret = load_secret(disk.as_ref())?;
         let (catalog, loaded) = Catalog::open(&config.data_dir.join(CATALOG_FILE))?;
         let catalog = Arc::new(catalog);
-        let rules = tidemill_federation::pushdown::rules(PhysicalOptimizer::new().rules);
+        let mut rules = PhysicalOptimizer::new().rules;
+        rules.insert(0, Arc::new(planner::ComputedEquality));
+        let rules = tidemill_federation::pushdown::rules(rules);
         let builder = planner::session_state_builder().with_runtime_env(spilling(&config.data_dir)?);
         let builder = builder.with_physical_optimizer_rules(rules);
         let builder = builder.with_physical_optimizer_rule(Arc::new(planner::SortTogether));

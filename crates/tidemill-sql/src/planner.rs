@@ -14,6 +14,7 @@ mod array_subquery;
 mod call;
 mod clause;
 pub mod coerce;
+mod computed_equality;
 mod constant_subquery;
 mod construct;
 mod correlated;
@@ -22,6 +23,7 @@ mod equality;
 mod error;
 mod foreign_clause;
 mod from_function;
+mod grouping;
 mod hint;
 mod lower;
 mod marker;
@@ -32,6 +34,7 @@ mod named_window;
 mod nesting;
 mod null_safe_join;
 mod obstacle;
+mod outer_name;
 pub mod parameter;
 mod place;
 mod prepare;
@@ -65,6 +68,7 @@ use datafusion::prelude::SessionConfig;
 
 use crate::aggregate;
 
+pub use computed_equality::ComputedEquality;
 pub use constant_subquery::{constant_subqueries, with_values};
 pub use error::{plan_error, plan_error_in};
 pub(crate) use from_function::query_of;
@@ -102,6 +106,9 @@ pub fn session_config() -> SessionConfig {
     // As in PostgreSQL, rows of an ordered subquery come in its order.
     options.sql_parser.enable_subquery_sort_elimination = false;
     options.execution.time_zone = None;
+    // It wants fields to say of an expression what they said before it was simplified: whether there may be nulls, which
+    // modifier its type has. Neither changes a value.
+    options.execution.skip_physical_aggregate_schema_check = true;
     options.extensions.insert(SessionVars::default());
     config
 }
