@@ -81,7 +81,7 @@ fn check_columns(before: &[(String, Type)], after: &[(String, Type)]) -> Result<
 /// What PipelineDB 1.x's and the wrappers' scripts create is built in; there is no other extension.
 pub fn create_extension(name: &Name, if_not_exists: bool) -> Result<Vec<Notice>> {
     let shown = &name.name;
-    if shown != EXTENSION && Wrapper::find(shown).is_none() {
+    if !is_built_in(name) {
         let message = format!("extension \"{shown}\" is not available");
         let known = WRAPPERS.iter().map(|wrapper| wrapper.name).chain([EXTENSION]).collect::<Vec<_>>();
         return Err(SqlError::unsupported(message)
@@ -90,4 +90,28 @@ pub fn create_extension(name: &Name, if_not_exists: bool) -> Result<Vec<Notice>>
     }
     let skipped = if if_not_exists { "already exists, skipping" } else { "is built in, nothing to create" };
     Ok(vec![Notice::new(format!("extension \"{shown}\" {skipped}"))])
+}
+
+fn is_built_in(extension: &Name) -> bool {
+    extension.name == EXTENSION || Wrapper::find(&extension.name).is_some()
+}
+
+/// What is built in stays; of others there are none.
+pub fn drop_extension(names: &[Name], if_exists: bool) -> Result<Vec<Notice>> {
+    let drop = |name: &Name| {
+        let shown = &name.name;
+        if is_built_in(name) {
+            let message =
+                format!("cannot drop extension \"{shown}\" because it is required by the database system");
+            return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, message)
+                .with_position(name.position)
+                .with_hint("It is built in. DROP SERVER with CASCADE drops what uses it."));
+        }
+        let message = format!("extension \"{shown}\" does not exist");
+        match if_exists {
+            true => Ok(Notice::new(format!("{message}, skipping"))),
+            false => Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message)),
+        }
+    };
+    names.iter().map(drop).collect()
 }

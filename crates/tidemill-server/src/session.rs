@@ -13,6 +13,7 @@ pub mod interrupt;
 mod matched;
 mod migrate;
 mod modify;
+mod parameter_type;
 mod portals;
 mod prepared;
 mod returned;

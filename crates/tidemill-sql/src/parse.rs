@@ -3,6 +3,7 @@
 //! The text is tokenised once and cut at semicolons. A statement that begins with words of ours is parsed here, on the
 //! parser's tokens; everything else is handed to the parser untouched.
 
+mod between;
 mod collate;
 mod comment;
 mod conflict;
@@ -11,9 +12,12 @@ mod cursor;
 mod dialect;
 mod explain;
 pub mod foreign;
+mod grouping;
 mod migrate;
 mod node;
+mod operator;
 mod position;
+mod refused;
 mod session;
 mod stream;
 mod table;
@@ -23,7 +27,7 @@ mod transform;
 use sqlparser::ast;
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
-use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer};
+use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan};
 
 use crate::error::{Result, SqlError, SqlState};
 use crate::name;
@@ -53,9 +57,7 @@ pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
         ));
     }
     let positions = Positions::new(sql);
-    let tokens = Tokenizer::new(&dialect::POSTGRESQL, sql)
-        .tokenize_with_location()
-        .map_err(|e| positions.tokenizer_error(&e))?;
+    let tokens = operator::tokens(sql, &positions)?;
     let mut statements = Vec::new();
     for part in tokens.split(|t| t.token == Token::SemiColon) {
         let is_code = |t: &TokenWithSpan| !matches!(t.token, Token::Whitespace(_) | Token::EOF);
@@ -65,8 +67,10 @@ pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
         };
         let part = &part[first..=last];
         let start = positions.char_at(part[0].span.start);
+        refused::check(part, &positions)?;
         let part = collate::with_collations_first(token::scanned(part, &positions)?);
         let part = node::without_node_filters(conflict::with_conflict_told(part));
+        let part = grouping::with_items_enclosed(part);
         let dialect = Bounded::of(part.len());
         let parser = StatementParser::new(&positions, &part, &dialect);
         let parsed = parser.parse().map_err(|e| e.moved_by(start))?;

@@ -74,6 +74,10 @@ pub enum Statement {
         if_not_exists: bool,
         name: Name,
     },
+    DropExtension {
+        if_exists: bool,
+        names: Vec<Name>,
+    },
     TruncateContinuousView(Vec<Name>),
     Comment {
         object: Commented,

@@ -8,13 +8,15 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, Decimal128Array, Decimal256Array};
 use arrow::datatypes::{DataType, Fields, Schema, SchemaRef, i256};
+use datafusion::common::ScalarValue;
 use datafusion::common::config::ConfigOptions;
+use datafusion::common::metadata::FieldMetadata;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
-use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::projection::ProjectionExec;
@@ -68,6 +70,8 @@ pub(super) struct Part {
 
 enum Form {
     AsItCame,
+    /// This value, whatever came: what is above may rely on the rows having no other.
+    Constant(ScalarValue),
     /// The key of the value.
     Key,
     /// An integer as a decimal of this type.
@@ -89,7 +93,8 @@ impl Part {
         if let Source::Constant(value) = source {
             // What the planner has made the key of a value does not look like one.
             let ty = Type::from_arrow(&value.data_type()).ok().filter(|ty| ty.scalar != Scalar::Numeric)?;
-            return Some(Self::new(capabilities.dialect.literal(value, ty)?, ty));
+            let part = Self::new(capabilities.dialect.literal(value, ty)?, ty);
+            return Some(Self { form: Form::Constant(value.clone()), ..part });
         }
         let key = select.key(source, capabilities)?;
         let form = if source.is_keyed() { Form::Key } else { Form::AsItCame };
@@ -104,7 +109,7 @@ impl Part {
     pub fn data_type(&self) -> DataType {
         let ty = self.item.column.ty;
         match &self.form {
-            Form::AsItCame => ty.arrow(),
+            Form::AsItCame | Form::Constant(_) => ty.arrow(),
             Form::Key => key_function().return_type(&[ty.arrow()]).unwrap_or(DataType::Null),
             Form::Integer(decimal) => decimal.clone(),
         }
@@ -276,7 +281,7 @@ pub(super) fn received(
     schema: &SchemaRef,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let sent = parts.iter().zip(schema.fields()).map(|(part, field)| match part.form {
-        Form::AsItCame => Arc::clone(field),
+        Form::AsItCame | Form::Constant(_) => Arc::clone(field),
         _ => Arc::new(part.item.column.ty.field(field.name())),
     });
     let sent = Arc::new(Schema::new(sent.collect::<Fields>()));
@@ -297,6 +302,10 @@ impl Form {
         let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(sent.field(index).name(), index));
         let function = match self {
             Form::AsItCame => return Ok(column),
+            Form::Constant(value) => {
+                let metadata = FieldMetadata::new_from_field(sent.field(index));
+                return Ok(Arc::new(Literal::new_with_metadata(value.clone(), Some(metadata))));
+            }
             Form::Key => key_function(),
             Form::Integer(decimal) => ScalarUDF::new_from_impl(Integer::new(decimal.clone())),
         };

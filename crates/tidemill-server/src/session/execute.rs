@@ -257,6 +257,11 @@ impl Session {
                 self.notices(wire, notices);
                 Ok(Outcome::Tag("CREATE EXTENSION".into()))
             }
+            Statement::DropExtension { if_exists, names } => {
+                let notices = define::drop_extension(&names, if_exists)?;
+                self.notices(wire, notices);
+                Ok(Outcome::Tag("DROP EXTENSION".into()))
+            }
             Statement::AlterView { if_exists, name, action } => {
                 let planner = self.planning();
                 let work = define::alter_view(&planner, &name, if_exists, action);

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use datafusion::common::ScalarValue;
-use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
 use sqlparser::ast;
 use tidemill_sql::insert::{Value, insert_parts, value};
@@ -17,6 +16,7 @@ use tidemill_sql::{Result, SqlError, SqlState, parse};
 
 use super::execute::{Outcome, Step, attempt};
 use super::explain::COLUMN;
+use super::parameter_type::parameter_types;
 use super::returned::Returned;
 use super::rows::{Rows, Tag, text_schema};
 use super::wire::Wire;
@@ -387,28 +387,6 @@ impl Session {
             }
         }
     }
-}
-
-/// Types of `$1 …`; a parameter whose type nothing tells is text.
-fn parameter_types(plan: &LogicalPlan) -> Result<Vec<Type>> {
-    let found = plan.get_parameter_fields().map_err(plan_error)?;
-    let mut types = Vec::new();
-    for (name, field) in found {
-        let number: usize = name.trim_start_matches('$').parse().unwrap_or(0);
-        if number == 0 || number > usize::from(u16::MAX) {
-            return Err(SqlError::new(
-                SqlState::UNDEFINED_PARAMETER,
-                format!("there is no parameter {name}"),
-            ));
-        }
-        if types.len() < number {
-            types.resize(number, Type::new(Scalar::Text));
-        }
-        if let Some(field) = field {
-            types[number - 1] = Type::of_field(&field)?;
-        }
-    }
-    Ok(types)
 }
 
 /// A parameter of a query as a scalar.

@@ -14,6 +14,8 @@ use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 
+use super::between;
+
 /// Expressions that the parser may begin to read, for each token of the statement, and in any case.
 const STEPS_PER_TOKEN_MAX: usize = 64;
 const STEPS_MIN: usize = 10_000;
@@ -50,6 +52,10 @@ impl Dialect for Bounded {
             // The one error after which nothing else is tried.
             Err(_) => Some(Err(ParserError::RecursionLimitExceeded)),
         }
+    }
+
+    fn parse_infix(&self, parser: &mut Parser, expr: &Expr, _: u8) -> Option<Result<Expr, ParserError>> {
+        between::parse(parser, expr)
     }
 
     /// `f(x => 1)`: a name, and not any expression, which would be read twice where there is none.

@@ -25,6 +25,8 @@ impl StatementParser<'_> {
             self.create_view(false, false)
         } else if self.words(&["CREATE", "EXTENSION"]) {
             self.create_extension()
+        } else if self.words(&["DROP", "EXTENSION"]) {
+            self.drop_extension()
         } else if self.words(&["CREATE", "STREAM"]) {
             self.create_stream()
         } else if self.words(&["CREATE", "FOREIGN", "TABLE"]) {
@@ -69,8 +71,36 @@ impl StatementParser<'_> {
     fn create_extension(&mut self) -> Result<Statement> {
         let if_not_exists = self.words(&["IF", "NOT", "EXISTS"]);
         let name = self.name()?;
-        self.word("CASCADE");
+        self.word("WITH");
+        // There is nothing to create, so neither where nor in which version.
+        let mut seen = Vec::new();
+        while !self.at_end() {
+            let position = self.next_position();
+            let clause = if self.word("CASCADE") {
+                "cascade"
+            } else if self.word("SCHEMA") {
+                self.identifier()?;
+                "schema"
+            } else {
+                self.expect_word("VERSION")?;
+                self.value()?;
+                "version"
+            };
+            if seen.contains(&clause) {
+                return Err(SqlError::syntax("conflicting or redundant options").with_position(position));
+            }
+            seen.push(clause);
+        }
         Ok(Statement::CreateExtension { if_not_exists, name })
+    }
+
+    fn drop_extension(&mut self) -> Result<Statement> {
+        let if_exists = self.words(&["IF", "EXISTS"]);
+        let names = self.names()?;
+        if !self.word("CASCADE") {
+            self.word("RESTRICT");
+        }
+        Ok(Statement::DropExtension { if_exists, names })
     }
 
     fn create_view(&mut self, continuous: bool, or_replace: bool) -> Result<Statement> {

@@ -329,10 +329,13 @@ fn distinct_order(item: &mut OrderByExpr, items: &[SelectItem]) -> Result<()> {
     }
 }
 
-/// The expression with columns by their names alone, folded.
+/// The expression with columns by their names alone, folded, and wherever it stands.
 pub(super) fn plain(expr: &Expr) -> Expr {
     let mut expr = expr.clone();
     let _ = walk_expressions_mut(&mut expr, |expr: &mut Expr| {
+        if let Expr::BinaryOp { op: ast::BinaryOperator::Custom(name), .. } = expr {
+            *name = place::split(name).0.to_string();
+        }
         let last = match expr {
             Expr::CompoundIdentifier(parts) => parts.last().cloned(),
             Expr::Identifier(name) => Some(name.clone()),

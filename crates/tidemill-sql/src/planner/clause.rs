@@ -141,15 +141,6 @@ fn output_column<'s>(expr: &Expr, projection: &'s [SelectItem]) -> Option<&'s Ex
     }
 }
 
-/// `GROUP BY (a, b)` is `GROUP BY a, b`.
-pub fn group_by(exprs: &mut Vec<Expr>) {
-    let flat = std::mem::take(exprs).into_iter().flat_map(|expr| match expr {
-        Expr::Tuple(parts) => parts,
-        other => vec![other],
-    });
-    *exprs = flat.collect();
-}
-
 /// Conditions of joins are boolean; a merged column that would have to come from the right side is refused, because
 /// DataFusion takes it from the left. Those of two relations are merged already.
 pub fn joins(select: &mut Select) -> Result<()> {

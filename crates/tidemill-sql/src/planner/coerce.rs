@@ -62,6 +62,20 @@ pub fn is_string(scalar: Scalar) -> bool {
     matches!(scalar, Scalar::Text | Scalar::Varchar | Scalar::Bpchar | Scalar::Name | Scalar::Char)
 }
 
+/// Whether PostgreSQL has an operator `=` of a type with another one: neither is cast to be compared.
+pub fn has_own_equality(left: Type, right: Arg) -> bool {
+    use Scalar::*;
+    let Some(right) = right.filter(|right| !right.array && !left.array) else {
+        return left.scalar != Varchar || left.array;
+    };
+    let among = |family: &[Scalar]| family.contains(&left.scalar) && family.contains(&right.scalar);
+    left.scalar == right.scalar && left.scalar != Varchar
+        || among(&[Int2, Int4, Int8])
+        || among(&[Float4, Float8])
+        || among(&[Date, Timestamp, Timestamptz])
+        || left.scalar == Name && is_string(right.scalar)
+}
+
 pub fn castable(from: Type, to: Type, context: Context) -> bool {
     if from.array != to.array {
         // An array's text form can be had, and read.
@@ -138,13 +152,18 @@ pub fn common(what: &str, types: impl IntoIterator<Item = Arg>) -> Result<Type> 
     common_or(what, types).map_err(|(_, error)| error)
 }
 
-/// As [`common`]; the error comes with the place in the list of the type that does not fit.
+/// As [`common`]; the error comes with the place in the list of the type that does not fit. Only where all are of one type
+/// with one modifier does the result have it (`select_common_typmod`): what else there is may be longer.
 pub fn common_or(
     what: &str,
     types: impl IntoIterator<Item = Arg>,
 ) -> std::result::Result<Type, (usize, SqlError)> {
     let mut chosen: Option<Type> = None;
-    for (i, ty) in types.into_iter().enumerate().filter_map(|(i, ty)| Some((i, ty?))) {
+    let mut first = None;
+    let mut differ = false;
+    for (i, arg) in types.into_iter().enumerate() {
+        differ |= *first.get_or_insert(arg) != arg;
+        let Some(ty) = arg else { continue };
         let Some(so_far) = chosen else {
             chosen = Some(ty);
             continue;
@@ -164,12 +183,10 @@ pub fn common_or(
         } else if !castable(ty, so_far, Context::Implicit) {
             let message = format!("{what} could not convert type {} to {}", plain(ty), plain(so_far));
             return Err((i, SqlError::new(SqlState::CANNOT_COERCE, message)));
-        } else if so_far.scalar == ty.scalar {
-            // Different modifiers: none.
-            chosen = Some(so_far.with_typmod(-1));
         }
     }
-    Ok(chosen.unwrap_or(Type::new(Scalar::Text)))
+    let chosen = chosen.unwrap_or(Type::new(Scalar::Text));
+    Ok(if differ { chosen.with_typmod(-1) } else { chosen })
 }
 
 fn plain(ty: Type) -> String {

@@ -126,6 +126,27 @@ fn all_sorted(sorts: Vec<SortExpr>, schema: &DFSchema) -> Result<Transformed<Vec
     Ok(if exprs.transformed { Transformed::yes(sorted) } else { Transformed::no(sorted) })
 }
 
+/// Arrays in the order that PostgreSQL has them in: a null in an array comes after all else, but for Arrow it comes where
+/// arrays that are null do. Where that is first, the nulls are sorted before.
+///
+/// ```text
+/// ORDER BY x NULLS FIRST  =>  ORDER BY x IS NULL DESC, x
+/// ```
+fn items_ordered(sorts: Transformed<Vec<SortExpr>>, schema: &DFSchema) -> Result<Transformed<Vec<SortExpr>>> {
+    let mut ordered = Vec::with_capacity(sorts.data.len());
+    let mut changed = sorts.transformed;
+    for sort in sorts.data {
+        if sort.asc == sort.nulls_first && matches!(sort.expr.get_type(schema)?, DataType::List(_)) {
+            changed = true;
+            ordered.push(sort.expr.clone().is_null().sort(!sort.nulls_first, false));
+            ordered.push(SortExpr { nulls_first: !sort.asc, ..sort });
+        } else {
+            ordered.push(sort);
+        }
+    }
+    Ok(if changed { Transformed::yes(ordered) } else { Transformed::no(ordered) })
+}
+
 fn group(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
     let input = Arc::clone(&aggregate.input);
     let schema = input.schema();
@@ -257,6 +278,7 @@ fn join_keys(mut join: Join) -> Result<Transformed<LogicalPlan>> {
 
 fn order(mut sort: Sort) -> Result<Transformed<LogicalPlan>> {
     let exprs = all_sorted(std::mem::take(&mut sort.expr), sort.input.schema())?;
+    let exprs = items_ordered(exprs, sort.input.schema())?;
     sort.expr = exprs.data;
     let plan = LogicalPlan::Sort(sort);
     Ok(if exprs.transformed { Transformed::yes(plan) } else { Transformed::no(plan) })
@@ -284,7 +306,8 @@ fn windows(window: Window) -> Result<Transformed<LogicalPlan>> {
 
 fn window_keys(mut function: Box<WindowFunction>, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let partitions = all_keyed(std::mem::take(&mut function.params.partition_by), schema)?;
-    let mut orders = all_sorted(std::mem::take(&mut function.params.order_by), schema)?;
+    let orders = all_sorted(std::mem::take(&mut function.params.order_by), schema)?;
+    let mut orders = items_ordered(orders, schema)?;
     for sort in &mut orders.data {
         if is_bytes(&sort.expr.get_type(schema)?) {
             let bytes = std::mem::take(&mut sort.expr);

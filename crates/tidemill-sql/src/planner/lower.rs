@@ -233,20 +233,21 @@ impl Scope<'_> {
         }
     }
 
+    /// The first argument as the type that `=` compares it as.
     fn nullif(&self, args: Vec<Expr>) -> Result<Expr> {
+        let types = self.types_of(&args)?;
+        let (_, compared) = resolve::operator("=", registry().operator("="), &types)?;
         let equal = self.operator("=", args.clone())?;
-        let Some(first) = args.into_iter().next() else {
+        let (Some(first), Some(compared)) = (args.into_iter().next(), compared.into_iter().next()) else {
             return Err(SqlError::internal("nullif without arguments"));
         };
-        let from = self.type_of(&first)?;
-        let first = match from {
-            Some(_) => first,
-            None => self.cast(0, first, None, Type::new(Scalar::Text), Context::Implicit)?,
+        let target = match types[0] {
+            Some(from) if coerce::has_own_equality(from, types[1]) => from,
+            _ => compared,
         };
-        let null = cast_null(from.unwrap_or(Type::new(Scalar::Text)))?;
-        let value =
-            Expr::Case(Case::new(None, vec![(Box::new(equal), Box::new(null))], Some(Box::new(first))));
-        labelled(value, from.unwrap_or(Type::new(Scalar::Text)))
+        let first = self.cast(0, first, types[0], target, Context::Implicit)?;
+        let arm = (Box::new(equal), Box::new(cast_null(target)?));
+        labelled(Expr::Case(Case::new(None, vec![arm], Some(Box::new(first)))), target)
     }
 
     fn case(&self, mut parts: Vec<Expr>, has_else: bool) -> Result<Expr> {
@@ -266,6 +267,8 @@ impl Scope<'_> {
             numbered.rotate_right(1);
         }
         let target = self.common("CASE", &numbered)?;
+        // The null of a missing ELSE has no modifier.
+        let target = if has_else { target } else { target.with_typmod(-1) };
         let results = results.into_iter().zip(&types).enumerate();
         let mut results = results
             .map(|(i, (expr, from))| self.cast(place(i), expr, *from, target, Context::Implicit))

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use sqlparser::ast::{self, Expr, SelectItem, Value};
+use sqlparser::ast::{self, Expr, SelectItem};
 
 use crate::data_type;
 
@@ -109,7 +109,7 @@ fn strong(expr: &Expr) -> Option<String> {
         Expr::Ceil { .. } => fixed("ceil"),
         Expr::Floor { .. } => fixed("floor"),
         Expr::Position { .. } => fixed("position"),
-        Expr::Substring { .. } => fixed("substring"),
+        Expr::Substring { shorthand, .. } => fixed(if *shorthand { "substr" } else { "substring" }),
         Expr::Overlay { .. } => fixed("overlay"),
         Expr::Trim { trim_where, .. } => fixed(match trim_where {
             Some(ast::TrimWhereField::Leading) => "ltrim",
@@ -151,7 +151,6 @@ fn weak(expr: &Expr) -> Option<String> {
         Expr::TypedString(typed) => data_type::name_of(&typed.data_type),
         Expr::Interval(_) => Some("interval".into()),
         Expr::Case { .. } => Some("case".into()),
-        Expr::Value(value) => matches!(value.value, Value::Boolean(_)).then(|| "bool".into()),
         Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => weak(inner),
         _ => None,
     }

@@ -13,10 +13,11 @@ use super::construct::{
     restore_ordinal, subscripts, syntax_call, unary,
 };
 use super::nesting::Nesting;
+use super::outer_name::Levels;
 use super::place::{self, Text};
 use super::{
-    allowed, array_subquery, clause, distinct_from, foreign_clause, marker, membership, merged_column, name,
-    named_window, relkind, system_column, table_function, values, whole_row,
+    allowed, array_subquery, clause, distinct_from, foreign_clause, grouping, marker, membership,
+    merged_column, name, named_window, relkind, system_column, table_function, values, whole_row,
 };
 use crate::data_type::type_of;
 use crate::error::{Result, SqlError};
@@ -51,8 +52,8 @@ pub fn prepare_expr(expr: &mut Expr, state: &SessionState) -> Result<()> {
 
 fn run(node: &mut impl Walk, state: &SessionState, text: &str, parameters: &[Option<Type>]) -> Result<()> {
     distinct_from::rewrite(node);
-    let nesting = Nesting::default();
-    match walk_mut(node, &mut Rewriter { state, text: Text::new(text), parameters, nesting }) {
+    let (text, nesting, levels) = (Text::new(text), Nesting::default(), Levels::default());
+    match walk_mut(node, &mut Rewriter { state, text, parameters, nesting, levels }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
     }
@@ -63,6 +64,7 @@ pub(super) struct Rewriter<'a> {
     text: Text<'a>,
     parameters: &'a [Option<Type>],
     nesting: Nesting,
+    levels: Levels,
 }
 
 impl VisitorMut for Rewriter<'_> {
@@ -90,6 +92,7 @@ impl VisitorMut for Rewriter<'_> {
         if let Err(error) = checked {
             return ControlFlow::Break(Box::new(error));
         }
+        self.levels.enter(select);
         merged_column::rewrite(select);
         name::assign(&mut select.projection);
         relkind::rewrite(select);
@@ -116,8 +119,11 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
+        self.levels.leave();
         if let ast::GroupByExpr::Expressions(exprs, _) = &mut select.group_by {
-            clause::group_by(exprs);
+            if let Err(error) = grouping::expand(exprs, &self.text) {
+                return ControlFlow::Break(Box::new(error));
+            }
             exprs.iter_mut().for_each(restore_ordinal);
         }
         if let Some(ast::Distinct::On(exprs)) = &mut select.distinct {
@@ -163,6 +169,7 @@ impl VisitorMut for Rewriter<'_> {
         match self.rewrite(taken) {
             Ok(rewritten) => {
                 *expr = rewritten;
+                self.levels.tell(expr);
                 place::annotate(expr, at);
                 ControlFlow::Continue(())
             }

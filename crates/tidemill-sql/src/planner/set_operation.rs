@@ -92,10 +92,18 @@ fn unify_sides(join: Join) -> datafusion::error::Result<Transformed<LogicalPlan>
         return Ok(Transformed::no(LogicalPlan::Join(join)));
     }
     // Of rows that differ there is one to keep or none.
-    if matches!(&*join.left, LogicalPlan::Distinct(_)) {
+    if is_distinct(&join.left) {
         return unified(join, what).map(|join| join.update_data(LogicalPlan::Join));
     }
     by_number(unified(join, what)?.data).map(Transformed::yes)
+}
+
+fn is_distinct(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Distinct(_) => true,
+        LogicalPlan::SubqueryAlias(alias) => is_distinct(&alias.input),
+        _ => false,
+    }
 }
 
 fn unified(join: Join, what: &str) -> datafusion::error::Result<Transformed<Join>> {

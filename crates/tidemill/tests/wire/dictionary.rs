@@ -97,7 +97,13 @@ async fn views_are_renamed_and_replaced() {
     assert_eq!(failure(&client, fewer).await.0, "42P16");
     let notice = "CREATE EXTENSION pipelinedb; CREATE EXTENSION IF NOT EXISTS pipelinedb";
     client.batch_execute(notice).await.unwrap();
+    let written = "CREATE EXTENSION IF NOT EXISTS postgres_fdw WITH SCHEMA public VERSION '1.1' CASCADE";
+    client.batch_execute(written).await.unwrap();
     assert_eq!(failure(&client, "CREATE EXTENSION postgis").await.0, "0A000");
+    assert_eq!(failure(&client, "CREATE EXTENSION pipelinedb SCHEMA a SCHEMA b").await.0, "42601");
+    client.batch_execute("DROP EXTENSION IF EXISTS postgis CASCADE").await.unwrap();
+    assert_eq!(failure(&client, "DROP EXTENSION postgis").await.0, "42704");
+    assert_eq!(failure(&client, "DROP EXTENSION IF EXISTS postgis, postgres_fdw").await.0, "2BP01");
 }
 
 #[tokio::test]

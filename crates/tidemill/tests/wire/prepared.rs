@@ -149,3 +149,23 @@ async fn a_number_of_rows_is_a_bigint() {
     let found = client.query(&query, &[&3_i32, &2_i64, &1_i64]).await.unwrap();
     assert_eq!(found.iter().map(|row| row.get(0)).collect::<Vec<i32>>(), [5, 6]);
 }
+
+#[tokio::test]
+async fn a_parameter_that_is_shown_has_the_type_that_it_has_elsewhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path());
+    let client = server.connect().await;
+    client.batch_execute("CREATE TABLE t (k int2); INSERT INTO t VALUES (1), (2)").await.unwrap();
+    for query in [
+        "SELECT count(*), $1 FROM t WHERE k IN ($1, $1)",
+        "SELECT x FROM (SELECT $1 AS x FROM t WHERE k = $1) q",
+    ] {
+        let error = client.prepare(query).await.unwrap_err();
+        let error = error.as_db_error().unwrap();
+        assert_eq!(error.code().code(), "42P08", "{query}");
+        assert_eq!(error.detail(), Some("smallint versus text"), "{query}");
+    }
+    let query = client.prepare("SELECT $1::int2, $2 FROM t WHERE k = $1 OR $1 IS NULL").await.unwrap();
+    let row = client.query_one(&query, &[&1_i16, &"a"]).await.unwrap();
+    assert_eq!((row.get::<_, i16>(0), row.get::<_, String>(1)), (1, "a".to_owned()));
+}

@@ -144,6 +144,16 @@ async fn groups_of_expressions_are_folded_on_the_servers() {
         same(&setting, query).await;
         assert_eq!(asked(&setting, query).await, [sql], "{query}");
     }
+    // Windows rely on what is constant below them, and not on a column that equals what is computed of it.
+    for query in [
+        "SELECT 'x' FROM hist EXCEPT SELECT eid FROM hist",
+        "SELECT x, row_number() OVER (PARTITION BY x ORDER BY x), count(*) OVER (PARTITION BY x)
+         FROM (SELECT DISTINCT 'x' AS x FROM hist) q",
+        "SELECT x, n, sum(c) OVER (PARTITION BY x) FROM (SELECT 'x' AS x, n, count(*) AS c FROM hist GROUP BY 1, 2) q ORDER BY 2",
+        "SELECT eid, count(*) OVER (PARTITION BY eid) FROM hist WHERE lower(eid) = eid AND n = 3 ORDER BY eid",
+    ] {
+        same(&setting, query).await;
+    }
 }
 
 /// What a time is in depends on the session's zone; the servers' sessions are in UTC.
