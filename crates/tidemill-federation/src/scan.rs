@@ -1,11 +1,12 @@
 //! The plan node that reads a foreign table.
 
+mod reading;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use arrow::record_batch::RecordBatch;
 use datafusion::common::Statistics;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::runtime::SpawnedTask;
@@ -29,18 +30,17 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, apply_expression_roots,
 };
 use futures::{StreamExt, TryFutureExt, stream};
-use tidemill_sql::planner::plan_error;
 
 use crate::bound::Bounds;
 use crate::cascade::Cascade;
 use crate::connector::{Capabilities, Connector, RemoteQuery};
-use crate::health::is_absence;
-use crate::node::{DeadNodes, Member, Node, Nodes, State};
+use crate::node::{DeadNodes, Member, Node, Nodes};
 use crate::pushdown::Pushdown;
 use crate::pushdown::dynamic_filter::{DynamicFilter, narrowed};
 use crate::select::RemoteSelect;
 use crate::snapshot::{Shared, Snapshots};
 use crate::transaction::{Transaction, Transactions};
+use reading::Reading;
 
 /// Where a scan reads, and what happens if nobody is there.
 #[derive(Debug, Clone)]
@@ -313,7 +313,8 @@ impl ExecutionPlan for ForeignScanExec {
             node.begin();
         }
         let rows = self.rows(&context, node.clone(), Box::new(counted))?;
-        let reading = nodes.zip(node).map(|(nodes, node)| Reading { nodes, node });
+        let limit = self.select.limit;
+        let reading = nodes.zip(node).map(|(nodes, node)| Reading::new(nodes, node, limit));
         let reported =
             stream::unfold((rows, reading, baseline), |(mut rows, reading, baseline)| async move {
                 let batch = rows.next().await;
@@ -356,44 +357,5 @@ impl Way {
             Some(transaction) => transaction.rows(query, schema, counted),
             None => connector.rows(query, schema, bounds, shared, counted),
         }
-    }
-}
-
-/// A scan that the statement's report follows to its end.
-struct Reading {
-    nodes: Arc<Nodes>,
-    node: Arc<Node>,
-}
-
-impl Reading {
-    /// A server that is not there may be left out: then its rows end here.
-    fn note(&self, batch: Option<Result<RecordBatch>>) -> Option<Result<RecordBatch>> {
-        match batch {
-            Some(Ok(batch)) => {
-                self.node.count_rows(batch.num_rows());
-                Some(Ok(batch))
-            }
-            Some(Err(error)) => {
-                let error = plan_error(error);
-                let ended = match is_absence(&error) {
-                    true => self.nodes.skip(&self.node, error),
-                    false => {
-                        self.node.end(State::Failed, Some(error.clone()));
-                        Err(error)
-                    }
-                };
-                ended.err().map(|error| Err(DataFusionError::External(Box::new(error))))
-            }
-            None => {
-                let completed = self.nodes.complete(&self.node);
-                completed.err().map(|error| Err(DataFusionError::External(Box::new(error))))
-            }
-        }
-    }
-}
-
-impl Drop for Reading {
-    fn drop(&mut self) {
-        self.node.end(State::Stopped, None);
     }
 }

@@ -16,6 +16,10 @@ const KNOWN_MAX: usize = 1000;
 const GENERATED: &str = "SELECT attname::text FROM pg_attribute \
                          WHERE attrelid = to_regclass($1) AND attnum > 0 AND to_jsonb(pg_attribute) ->> 'attgenerated' <> ''";
 
+const SAVEPOINT: &str = "SAVEPOINT tidemill_asks";
+const UNDO: &str = "ROLLBACK TO SAVEPOINT tidemill_asks";
+const RELEASE: &str = "RELEASE SAVEPOINT tidemill_asks";
+
 /// What is known, by relation.
 #[derive(Debug, Default)]
 pub struct Generated(Mutex<HashMap<String, (Instant, Arc<[String]>)>>);
@@ -27,9 +31,18 @@ impl Generated {
         (since.elapsed() < FRESH_FOR).then(|| Arc::clone(columns))
     }
 
+    /// In a transaction, which goes on if the server has no such catalog: then it says itself what it does not take.
     pub async fn ask(&self, client: &Client, relation: &str) -> Result<Arc<[String]>, Error> {
-        let rows = client.query_typed(GENERATED, &[(&relation, Type::TEXT)]).await?;
-        let columns = rows.iter().map(|row| row.try_get(0)).collect::<Result<Arc<[String]>, _>>()?;
+        client.batch_execute(SAVEPOINT).await?;
+        let columns = match client.query_typed(GENERATED, &[(&relation, Type::TEXT)]).await {
+            Ok(rows) => rows.iter().map(|row| row.try_get(0)).collect::<Result<Arc<[String]>, _>>()?,
+            Err(error) if error.as_db_error().is_some() => {
+                client.batch_execute(UNDO).await?;
+                Arc::new([])
+            }
+            Err(error) => return Err(error),
+        };
+        client.batch_execute(RELEASE).await?;
         let mut all = self.0.lock();
         if all.len() >= KNOWN_MAX {
             all.clear();

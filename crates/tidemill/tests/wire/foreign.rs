@@ -147,7 +147,7 @@ async fn what_means_the_same_there_is_left_to_the_server() {
             r#"SELECT "id" FROM "public"."t" WHERE ("n" = '1'::numeric) LIMIT 3"#,
         ),
         ("SELECT sum(id) FROM t WHERE upper(name) = 'A'", r#"SELECT "id", "name" FROM "public"."t""#),
-        ("SELECT count(DISTINCT id) FROM t", r#"SELECT "id" FROM "public"."t""#),
+        ("SELECT count(DISTINCT id) FROM t", r#"SELECT "id" FROM "public"."t" GROUP BY 1"#),
         (
             "SELECT id FROM t WHERE name < 'b' AND x > 1.5 AND upper(name) = 'A'",
             r#"SELECT "id", "name" FROM "public"."t" WHERE ("name" < 'b'::text COLLATE "C") AND ("x" > '1.5'::double precision)"#,

@@ -51,7 +51,8 @@ async fn what_one_node_refuses_is_on_none() {
     // A commit that fails after others tells which tables are empty.
     remote
         .batch_execute(
-            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not now'; END $$;
+            "DROP TABLE n3.child;
+             CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not now'; END $$;
              CREATE TABLE n2.log (id int);
              CREATE CONSTRAINT TRIGGER late AFTER INSERT ON n2.log DEFERRABLE INITIALLY DEFERRED
                  FOR EACH ROW EXECUTE FUNCTION refuse();

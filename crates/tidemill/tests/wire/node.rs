@@ -118,7 +118,7 @@ async fn a_dead_node_is_an_error_or_a_warning_until_it_is_back() {
         assert_eq!(rows(client, "SELECT count(*) FROM m IN ('/n1/', '/n4/')").await, [["200"]]);
         assert_eq!(rows(client, "SELECT sum(id) FROM m WHERE __spd_url = '/n2/'").await, [["20000"]]);
         for query in
-            ["SELECT count(*) FROM m", "SELECT count(*) FROM (SELECT * FROM m ORDER BY v LIMIT 300) x"]
+            ["SELECT count(*) FROM m", "SELECT count(*) FROM (SELECT * FROM m ORDER BY v LIMIT 301) x"]
         {
             let answer = wire.query(query);
             assert_eq!(value(&answer), "300");
