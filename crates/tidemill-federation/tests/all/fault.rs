@@ -99,7 +99,7 @@ async fn a_server_that_is_none_is_an_error_that_names_it() {
         (hangs.await, "timeout expired"),
         (ends.await, ""),
         (garbage.await, ""),
-        (long.await, "timeout expired"),
+        (long.await, "it does not speak PostgreSQL's protocol: a message \"R\" has 10737"),
     ] {
         let error = count(ask(port, "SELECT 1 AS a")).await.unwrap_err();
         assert_eq!(error.state.0, "08001", "{error:?}");
