@@ -29,6 +29,9 @@ crash: ## kill servers and disks at every point they can be killed at; SECONDS=3
 	TIDEMILL_TEST_EVERYTHING=1 cargo test --locked -p tidemill-stream --test all -- --nocapture
 	TIDEMILL_CRASH_SECONDS=$(or $(SECONDS),120) cargo test --locked -p tidemill --test wire crash -- --nocapture
 
+explore: ## compare random queries, other ones each time, with PostgreSQL's answers; SECONDS=300 for each kind
+	TIDEMILL_EXPLORE_SECONDS=$(or $(SECONDS),300) cargo test --locked -p tidemill --test wire answer_as_postgres -- --nocapture
+
 fuzz: ## throw made-up bytes at every decoder; TARGET=sql for one of them, SECONDS=180 for each
 	@command -v cargo-fuzz >/dev/null || { echo 'make fuzz needs cargo-fuzz: cargo install cargo-fuzz'; exit 1; }
 	cp Cargo.lock fuzz/Cargo.lock
@@ -43,4 +46,4 @@ check: ## formatting and lints, and whether the fuzz targets still build
 	cp Cargo.lock fuzz/Cargo.lock
 	cargo check --manifest-path fuzz/Cargo.toml
 
-.PHONY: help demo test bench fold instructions crash fuzz check
+.PHONY: help demo test bench fold instructions crash explore fuzz check

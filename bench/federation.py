@@ -67,7 +67,7 @@ QUERIES = [
     Query("LIMIT 1", "SELECT eid, ts, v FROM hist LIMIT 1", SMALL, any_rows=True, short=True),
     Query("LIMIT 1000", "SELECT eid, ts, v FROM hist LIMIT 1000", SMALL, any_rows=True, short=True),
     Query("LIMIT 10000", "SELECT eid, ts, v FROM hist LIMIT 10000", SMALL, any_rows=True, short=True),
-    Query("ORDER BY v, eid, ts LIMIT 1", "SELECT eid, ts, v FROM hist ORDER BY v DESC, eid, ts LIMIT 1", SMALL, turns=20),
+    Query("ORDER BY v, eid, ts LIMIT 1", "SELECT eid, ts, v FROM hist ORDER BY v DESC, eid, ts LIMIT 1", SMALL, turns=40),
     Query("sum", "SELECT sum(v) FROM hist", FOLDED),
     Query("avg by prefix", "SELECT left(eid, 6), avg(v) FROM hist GROUP BY 1", FOLDED),
     Query("avg by hour", "SELECT date_trunc('hour', ts), avg(v) FROM hist GROUP BY 1", FOLDED),

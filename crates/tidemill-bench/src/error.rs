@@ -20,6 +20,9 @@ pub enum Error {
     /// what it measures; others keep the result from ranking.
     #[error("{error}")]
     Tolerated { error: Box<Error>, is_expected: bool },
+    /// An error that ends its client, though others would go on after it.
+    #[error("{0}")]
+    Final(Box<Error>),
     /// The connection ended, or what came was not the protocol. What was sent last may or may not have been done.
     #[error("connection lost: {0}")]
     Lost(String),
@@ -91,7 +94,7 @@ impl Error {
     pub fn code(&self) -> Option<&str> {
         match self {
             Error::Server(error) => Some(&error.code),
-            Error::Tolerated { error, .. } => error.code(),
+            Error::Tolerated { error, .. } | Error::Final(error) => error.code(),
             _ => None,
         }
     }
@@ -115,7 +118,7 @@ impl Error {
     pub fn kind(&self) -> &str {
         match self {
             Error::Server(error) => &error.code,
-            Error::Tolerated { error, .. } => error.kind(),
+            Error::Tolerated { error, .. } | Error::Final(error) => error.kind(),
             Error::Usage(_) | Error::Config(_) => "usage",
             Error::Unreachable { .. } => "unreachable",
             Error::Lost(_) => "connection lost",
@@ -137,6 +140,9 @@ impl Error {
 
     /// The transaction lost against others and may be tried again: serialization failure or deadlock, as pgbench has it.
     fn is_conflict(&self) -> bool {
+        if matches!(self, Error::Final(_)) {
+            return false;
+        }
         let codes = ["40001", "40P01", "SQLITE_BUSY", "SQLITE_LOCKED", "1205"];
         self.code().is_some_and(|code| codes.contains(&code))
     }

@@ -105,7 +105,12 @@ impl Histogram {
 
     /// The smallest value that at least this share of all values is not above; 0 when there is nothing.
     pub fn quantile(&self, share: f64) -> u64 {
-        let wanted = ((share * self.total as f64).ceil() as u64).clamp(1, self.total.max(1));
+        self.at_rank((share * self.total as f64).ceil() as u64)
+    }
+
+    /// The value at this place in their order, from 1.
+    pub fn at_rank(&self, rank: u64) -> u64 {
+        let wanted = rank.clamp(1, self.total.max(1));
         let mut seen = 0;
         for (index, count) in self.entries() {
             seen += count;

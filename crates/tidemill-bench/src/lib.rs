@@ -3,6 +3,7 @@
 #[macro_use]
 mod output;
 
+mod catalog;
 mod command;
 pub mod error;
 mod fiber;

@@ -18,6 +18,7 @@ mod link_count;
 mod load;
 mod mix;
 mod oracle;
+mod origin;
 mod original;
 mod original_url;
 mod payload;
@@ -35,7 +36,7 @@ mod shard;
 mod store;
 mod suite;
 #[cfg(test)]
-mod test_server;
+pub(crate) mod test_server;
 mod validate;
 
 pub use command::Arguments;

@@ -3,8 +3,11 @@
 //! What happens in one second depends on what happened in the second before, so neighbours are drawn together (Künsch's
 //! moving blocks): single operations as the unit would make intervals that are far too narrow.
 
+mod drift;
 mod figure;
+mod order;
 
+pub use drift::STEADY_SECONDS_LEAST;
 pub use figure::{Figure, Times};
 
 use crate::histogram::{COARSE_BITS, middle};
@@ -15,13 +18,11 @@ use crate::run::{Interval, Outcome, Slice, Tally};
 const RESAMPLES: usize = 400;
 /// Fewer intervals than this say nothing about their spread.
 const INTERVALS_LEAST: usize = 5;
-/// A smaller change of the mean response within a run is not worth a warning.
-const DRIFT_LEAST: f64 = 0.1;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     pub value: f64,
-    /// 95 percent; none where there are too few intervals.
+    /// 95 percent; none where there are too few intervals, or too few values beyond a quantile.
     pub interval: Option<(f64, f64)>,
 }
 
@@ -226,7 +227,7 @@ impl Seconds {
         let draws = self.draws(figures, 1);
         let estimate = |(i, value)| {
             let drawn = |draws: &Vec<Vec<f64>>| draws.iter().map(|draw| draw[i]).collect();
-            Estimate::new(value, draws.as_ref().map(drawn))
+            self.widened(figures[i], Estimate::new(value, draws.as_ref().map(drawn)))
         };
         self.values(figures).into_iter().enumerate().map(estimate).collect()
     }
@@ -239,24 +240,9 @@ impl Seconds {
             let drawn = draws
                 .as_ref()
                 .map(|(new, old)| new.iter().zip(old).map(|(new, old)| quotient(new[i], old[i])).collect());
-            Estimate::new(quotient(new[i], old[i]), drawn)
+            self.ratio_widened(base, figures[i], Estimate::new(quotient(new[i], old[i]), drawn))
         };
         (0..figures.len()).map(ratio).collect()
-    }
-
-    /// How the last third's mean response differs from the first third's, as a share, if that is more than chance.
-    pub fn drift(&self) -> Option<f64> {
-        let n = self.seconds.len();
-        let third = n / 3;
-        if third < INTERVALS_LEAST {
-            return None;
-        }
-        let part = |seconds: &[Second]| Seconds { whole: None, seconds: seconds.to_vec(), ..*self };
-        let ratio =
-            part(&self.seconds[n - third..]).ratios(&part(&self.seconds[..third]), &[Figure::Mean])[0];
-        let (low, high) = ratio.interval?;
-        let is_chance = (low..=high).contains(&1.0) || (ratio.value - 1.0).abs() < DRIFT_LEAST;
-        (!is_chance).then_some(ratio.value - 1.0)
     }
 }
 
@@ -370,7 +356,9 @@ mod tests {
             (outcome.record.interval_ns, outcome.record.operations) = (1_000_000_000, vec![tally]);
             let estimates = Seconds::of(std::slice::from_ref(&outcome)).estimates(&figures);
             assert_eq!((estimates[0].value, estimates[3].value), (80.0 / 7.5, p99));
-            for Estimate { value, interval } in estimates {
+            // Of 80 values none may lie beyond it.
+            assert_eq!(estimates[3].interval, None);
+            for Estimate { value, interval } in estimates[..3].iter().copied() {
                 let (low, high) = interval.unwrap();
                 assert!((low..=high).contains(&value), "seed {seed}: {value} {low} {high}");
             }

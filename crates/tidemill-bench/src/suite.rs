@@ -15,6 +15,7 @@ pub use folder::Folder;
 
 use crate::error::{Error, Result};
 use crate::figure::{duration, duration_with_unit, nearest, rate};
+use crate::interrupt::interrupted;
 use crate::run::{Outcome, Workload};
 use crate::script::{Mode, Script};
 use crate::stats::Estimate;
@@ -158,6 +159,14 @@ impl Check {
         let passed = found == wanted;
         let detail = if passed { found } else { format!("{found} instead of {wanted}") };
         Check { name: name.to_owned(), passed, detail }
+    }
+}
+
+impl Check {
+    /// What nobody could find out: a result with it ranks with no other.
+    pub fn not_made(name: &str, error: &Error) -> Check {
+        let detail = if interrupted() { "interrupted".to_owned() } else { error.to_string() };
+        Check { name: name.to_owned(), passed: false, detail }
     }
 }
 

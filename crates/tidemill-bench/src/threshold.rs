@@ -1,5 +1,7 @@
 //! Conditions that a result must meet: `p99 < 50ms and skipped = 0`.
 
+use std::time::Duration;
+
 use crate::error::{Error, Result};
 use crate::figure::{duration_with_unit, nearest, percent};
 use crate::run::{Outcome, Tally};
@@ -66,11 +68,22 @@ impl Threshold {
         self.0.iter().try_for_each(|condition| condition.index(operations).map(drop))
     }
 
-    /// The conditions that are not met, with what was found; and one that none of them says: the rate was reached. Else a
-    /// run would meet them by what it did not begin.
+    /// Those that every run meets that has no limit.
+    pub fn without_effect(&self, limit: Option<Duration>) -> Vec<String> {
+        let is_idle = |condition: &&Condition| matches!(condition.measure, Measure::Late | Measure::Skipped);
+        let idle = self.0.iter().filter(|_| limit.is_none()).filter(is_idle);
+        idle.map(|condition| {
+            format!("nothing is late or skipped without --limit, whatever \"{}\" says", condition.text)
+        })
+        .collect()
+    }
+
+    /// The conditions that are not met, with what was found; and two that need no words: the rate was reached, and no operation
+    /// failed of which no condition says how many may. Else a run would meet them by what it did not do.
     pub fn missed(&self, outcome: &Outcome) -> Result<Vec<String>> {
         let behind = outcome.record.total().behind();
         let mut missed = Vec::from_iter(behind.map(|why| format!("the rate was not reached: {why}")));
+        missed.extend(self.failed(outcome)?);
         for condition in &self.0 {
             let found = condition.found(outcome)?;
             if !condition.comparison.holds(found, condition.bound) {
@@ -78,6 +91,30 @@ impl Threshold {
             }
         }
         Ok(missed)
+    }
+}
+
+impl Threshold {
+    /// What failed and may not.
+    fn failed(&self, outcome: &Outcome) -> Result<Option<String>> {
+        let mut total = Tally::default();
+        let mut allowed = Vec::new();
+        for condition in self.0.iter().filter(|condition| condition.measure == Measure::Failed) {
+            match condition.index(&outcome.operations)? {
+                None => return Ok(None),
+                Some(index) => allowed.push(index),
+            }
+        }
+        let tallies = outcome.record.operations.iter().enumerate();
+        tallies.filter(|(index, _)| !allowed.contains(index)).for_each(|(_, tally)| total.merge(tally));
+        let share = percent(total.failed, total.asked());
+        let codes: Vec<&str> = outcome.errors.iter().map(|(code, _)| code).collect();
+        Ok((total.failed > 0).then(|| {
+            format!(
+                "{share:.1} % of the operations failed ({}), and no condition says how many may, such as failed < 1%",
+                codes.join(", ")
+            )
+        }))
     }
 }
 
@@ -228,6 +265,31 @@ mod tests {
         let told = "the rate was not reached: 250 of 1250 operations that were due were never begun";
         assert_eq!(missed(250, "late <= 1 and skipped <= 10"), [told]);
         assert_eq!(missed(250, "backlog = 0"), [told, "backlog = 0: it is 20.000 %"]);
+    }
+
+    /// Those that ended well are the lucky ones, unless somebody says how many others there may be.
+    #[test]
+    fn what_failed_meets_no_condition_that_does_not_speak_of_it() {
+        let tally = |failed| Tally { processed: 100 - failed, failed, ..Tally::default() };
+        let record = crate::run::Record { operations: vec![tally(90), tally(0)], ..Default::default() };
+        let operations = ["a".to_owned(), "b".to_owned()].to_vec();
+        let mut outcome = Outcome { operations, record, ..Outcome::default() };
+        outcome.errors.add(&Error::server("40001", "could not serialize access"));
+        let missed = |text| Threshold::parse(text).unwrap().missed(&outcome).unwrap();
+        let told = "45.0 % of the operations failed (40001), and no condition says how many may, such as failed < 1%";
+        assert_eq!(missed("p99 < 1s"), [told]);
+        assert_eq!(missed("p99 < 1s and b.failed = 0"), [told.replace("45.0", "90.0")]);
+        assert_eq!(missed("p99 < 1s and failed < 1%"), ["failed < 1%: it is 45.000 %"]);
+        assert_eq!(missed("p99 < 1s and a.failed <= 90%"), [""; 0]);
+    }
+
+    #[test]
+    fn what_always_holds_is_told() {
+        let threshold = Threshold::parse("p99 < 1s and late < 5 and a.skipped = 0 and missed = 0").unwrap();
+        let told = ["late < 5", "a.skipped = 0"]
+            .map(|text| format!("nothing is late or skipped without --limit, whatever \"{text}\" says"));
+        assert_eq!(threshold.without_effect(None), told);
+        assert_eq!(threshold.without_effect(Some(Duration::from_millis(1))), [""; 0]);
     }
 
     #[test]

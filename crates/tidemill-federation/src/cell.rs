@@ -2,6 +2,7 @@
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use tidemill_sql::copy::BATCH_BYTES_MAX;
 use tidemill_sql::text::{Context, TimeZone};
 use tidemill_sql::types::Scalar;
 use tidemill_sql::value::ColumnBuilder;
@@ -9,8 +10,6 @@ use tidemill_sql::{Result, SqlError, SqlState};
 
 use crate::connector::{RemoteColumn, RemoteQuery};
 
-/// A batch is also cut at this many bytes of texts and the like.
-const BATCH_BYTES_MAX: usize = 64 << 20;
 /// PostgreSQL's binary timestamps count from 2000, microseconds.
 const EPOCH_MICROS: i64 = 946_684_800_000_000;
 /// Integers up to this are floats without rounding.

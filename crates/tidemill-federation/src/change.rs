@@ -20,6 +20,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::union::UnionExec;
+use futures::future::try_join_all;
 use tidemill_sql::SqlError;
 
 use crate::cascade::Cascade;
@@ -120,6 +121,22 @@ fn refusal(plan: &Arc<dyn ExecutionPlan>, table: &str) -> Option<SqlError> {
         });
     }
     plan.children().into_iter().find_map(|below| refusal(below, table))
+}
+
+/// An error if a column that gets a value is of another type there, as far as its server tells.
+pub async fn check_assigned(changes: &[Change]) -> tidemill_sql::Result<()> {
+    let checks = changes.iter().map(|change| async {
+        let is_assigned =
+            |name: &str| change.statement.assigned.iter().any(|assigned| assigned.column.name == name);
+        let columns = change.table.columns.iter().enumerate();
+        let used: Vec<_> =
+            columns.filter(|(_, column)| is_assigned(&column.name)).map(|(place, _)| place).collect();
+        match used.is_empty() {
+            true => Ok(()),
+            false => change.connector.facts(&change.table, &used).await.map(|_| ()),
+        }
+    });
+    try_join_all(checks).await.map(|_| ())
 }
 
 /// Computes the new values that are the same for all rows and are left as they are written because that fails.

@@ -266,7 +266,8 @@ pub trait Writer: Send {
     /// transaction sees. It has rows if the statement names columns.
     async fn execute(&mut self, statement: &RemoteQuery) -> Result<Answer>;
 
-    /// A statement that [execute](Writer::execute) has refused because of the transaction (25001). It lasts when this returns.
+    /// A statement that [execute](Writer::execute) has refused because of the transaction (25001). It lasts when this returns;
+    /// an error that is not the server's own word, once it was sent, is that it is [not known](unanswered).
     async fn execute_alone(&mut self, _statement: &RemoteQuery) -> Result<Answer> {
         Err(SqlError::internal("a server has statements that cannot be in a transaction"))
     }
@@ -284,6 +285,11 @@ pub trait Writer: Send {
         Ok(())
     }
 
+    /// Returns when the server has judged what it can of the commit; an error if it would refuse it, or does not answer.
+    async fn judge(&mut self) -> Result<()> {
+        self.flush().await
+    }
+
     /// Makes it last. It is of no further use.
     async fn commit(&mut self) -> Result<()>;
 
@@ -296,6 +302,12 @@ pub trait Writer: Send {
 /// A COMMIT was sent, and no answer came.
 pub fn unknown(server: &str, why: impl Into<String>) -> SqlError {
     let message = format!("whether the transaction on server \"{server}\" was committed is not known");
+    SqlError::new(SqlState::TRANSACTION_RESOLUTION_UNKNOWN, message).with_detail(why)
+}
+
+/// A statement that cannot be in a transaction was sent, and no answer came.
+pub fn unanswered(server: &str, why: impl Into<String>) -> SqlError {
+    let message = format!("whether the statement was carried out on server \"{server}\" is not known");
     SqlError::new(SqlState::TRANSACTION_RESOLUTION_UNKNOWN, message).with_detail(why)
 }
 

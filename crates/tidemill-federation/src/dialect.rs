@@ -52,6 +52,11 @@ pub trait Dialect: fmt::Debug + Send + Sync {
         sql.to_string()
     }
 
+    /// The text of an address, as it is shown.
+    fn address(&self, sql: &str) -> String {
+        self.as_text(sql)
+    }
+
     /// A text that is compared by its bytes wherever it gets.
     fn by_bytes(&self, sql: &str) -> String {
         sql.to_string()

@@ -21,6 +21,8 @@ pub struct TableFacts {
     pub equal_otherwise: Vec<String>,
     /// Columns, as they are called there, of types that there are none of here: they are read as texts.
     pub as_text: Vec<String>,
+    /// Those of them that are addresses: a cast to text gives each the length of its mask, which PostgreSQL does not show.
+    pub addresses: Vec<String>,
     /// Columns, as they are called there, of years: a number of two digits is one of this century or the last to them.
     pub years: Vec<String>,
 }
@@ -41,6 +43,7 @@ impl TableFacts {
         let name = column.sql(dialect);
         match column.is_state {
             true => name,
+            false if self.addresses.contains(&column.remote) => dialect.by_bytes(&dialect.address(&name)),
             false if self.as_text.contains(&column.remote) => dialect.by_bytes(&dialect.as_text(&name)),
             false if self.equal_otherwise.contains(&column.remote) => dialect.by_bytes(&name),
             false if self.years.contains(&column.remote) => dialect.plain_number(&name),

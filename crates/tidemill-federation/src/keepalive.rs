@@ -3,11 +3,22 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use socket2::TcpKeepalive;
 use tidemill_sql::{SqlError, SqlState};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::server::Server;
+
+/// What the operating system does on a connection that is silent: when it asks for the first time whether the other side is there, how often
+/// from then on, and how many questions may stay without an answer. Together that is as long as a server has to answer a probe, by default.
+pub const IDLE: Duration = Duration::from_secs(3);
+pub const INTERVAL: Duration = Duration::from_secs(1);
+pub const COUNT: u32 = 3;
+
+pub fn of_socket() -> TcpKeepalive {
+    TcpKeepalive::new().with_time(IDLE).with_interval(INTERVAL).with_retries(COUNT)
+}
 
 /// Probes servers for as long as it runs.
 #[derive(Debug, Clone)]

@@ -38,6 +38,7 @@ mod thread;
 mod tls;
 pub mod transaction;
 pub mod truncation;
+pub mod underway;
 mod value;
 pub mod view_state;
 pub mod watched;

@@ -4,14 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::record_batch::RecordBatch;
+use futures::future::ready;
+use futures::stream::{self, StreamExt};
 use tidemill_sql::{Result, SqlError, SqlState};
 use tokio::runtime::Handle;
 
 use crate::definition;
+use crate::underway::Underway;
 use crate::write::{Target, Writing};
 
-/// How long it may take to take the tables of a migration away that was given up.
+/// How long it may take to take away a table of a migration that was given up, and how many are taken away at the same time.
 const DISCARD_MAX: Duration = Duration::from_secs(10);
+const DISCARDS_AT_ONCE: usize = 16;
 
 /// Tables that are being filled. Unless they are [kept](Migration::keep), they go with it.
 pub struct Migration {
@@ -24,7 +28,7 @@ impl Migration {
     /// Makes the tables; `table` is what is migrated.
     pub async fn begin(table: &str, targets: Vec<Target>) -> Result<Self> {
         let writing = Writing::new(table, targets.clone(), true, &Arc::default());
-        let mut migration = Self { writing, targets, made: Made(vec![]) };
+        let mut migration = Self { writing, targets, made: Made::default() };
         for target in migration.targets.clone() {
             if let Err(error) = migration.make(&target).await {
                 return Err(migration.discard(error).await);
@@ -44,7 +48,7 @@ impl Migration {
             }
         }
         definition::carry_out(&target.connector, &create).await?;
-        self.made.0.push(target.clone());
+        self.made.targets.push(target.clone());
         Ok(())
     }
 
@@ -70,8 +74,8 @@ impl Migration {
         for target in &self.targets {
             let is_made = |made: &Target| made.node == target.node && made.table == target.table;
             let open = transactions.find(&target.connector);
-            if open.is_some_and(|open| open.is_committed()) && !self.made.0.iter().any(is_made) {
-                self.made.0.push(target.clone());
+            if open.is_some_and(|open| open.is_committed()) && !self.made.targets.iter().any(is_made) {
+                self.made.targets.push(target.clone());
             }
         }
         committed
@@ -79,15 +83,16 @@ impl Migration {
 
     /// The tables stay.
     pub fn keep(mut self) {
-        self.made.0.clear();
+        self.made.targets.clear();
     }
 
     /// Takes away what was made. The error is the one for which that is, with what could not be taken away.
-    pub async fn discard(mut self, error: SqlError) -> SqlError {
-        let made = std::mem::take(&mut self.made.0);
+    pub async fn discard(self, error: SqlError) -> SqlError {
+        let Self { writing, mut made, .. } = self;
         // Its transactions end, because servers drop no table that one of them has written to.
-        drop(self);
-        let left = discard(made).await;
+        drop(writing);
+        let left = discard(made.targets.clone()).await;
+        made.targets.clear();
         if left.is_empty() {
             return error;
         }
@@ -97,34 +102,46 @@ impl Migration {
 }
 
 /// Tables that were made, and that no rollback takes away.
-struct Made(Vec<Target>);
+struct Made {
+    targets: Vec<Target>,
+    _underway: Underway,
+}
+
+impl Default for Made {
+    fn default() -> Self {
+        Self { targets: vec![], _underway: Underway::begin() }
+    }
+}
 
 impl Drop for Made {
     fn drop(&mut self) {
-        let made = std::mem::take(&mut self.0);
+        let made = std::mem::take(&mut self.targets);
         let (false, Ok(runtime)) = (made.is_empty(), Handle::try_current()) else { return };
+        let underway = Underway::begin();
         // It has a deadline, so it needs no owner.
         runtime.spawn(async move {
             let left = discard(made).await;
             if !left.is_empty() {
                 tracing::warn!(?left, "tables of a migration that was given up are left");
             }
+            drop(underway);
         });
     }
 }
 
 /// Drops tables; those that could not be dropped, and why.
 async fn discard(made: Vec<Target>) -> Vec<String> {
-    let mut left = Vec::new();
-    for target in made {
-        let drop = definition::drop(&target.table, target.connector.capabilities().dialect, true);
-        let dropped = definition::carry_out(&target.connector, &drop);
-        let cause = match tokio::time::timeout(DISCARD_MAX, dropped).await {
-            Ok(Ok(())) => continue,
-            Ok(Err(error)) => error.message.clone(),
-            Err(_) => "timeout expired".to_string(),
-        };
-        left.push(format!("{} on node {}: {cause}", drop.relation, target.node));
-    }
-    left
+    let dropping = stream::iter(made.into_iter().map(dropped)).buffered(DISCARDS_AT_ONCE);
+    dropping.filter_map(ready).collect().await
+}
+
+async fn dropped(made: Target) -> Option<String> {
+    let drop = definition::drop(&made.table, made.connector.capabilities().dialect, true);
+    let dropped = definition::carry_out(&made.connector, &drop);
+    let cause = match tokio::time::timeout(DISCARD_MAX, dropped).await {
+        Ok(Ok(())) => return None,
+        Ok(Err(error)) => error.message.clone(),
+        Err(_) => "timeout expired".to_string(),
+    };
+    Some(format!("{} on node {}: {cause}", drop.relation, made.node))
 }

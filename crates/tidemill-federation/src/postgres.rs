@@ -1,13 +1,16 @@
 //! PostgreSQL, and whatever speaks its protocol.
 
 mod capability;
+mod column;
 mod connect;
+mod deferred;
 pub mod dialect;
 mod error;
 mod facts;
 mod fate;
 mod generated;
 mod import;
+mod insert;
 mod outlet;
 mod running;
 mod scan;
@@ -16,6 +19,7 @@ mod socket;
 mod tap;
 mod tls;
 mod value;
+mod vigil;
 mod write;
 
 use std::sync::Arc;
@@ -33,6 +37,7 @@ use tokio_postgres::config::SslMode;
 use crate::bound::Bounds;
 use crate::connector::{Capabilities, Connector, Fate, ImportedTable, RemoteQuery, Writer};
 use crate::fact::TableFacts;
+use crate::keepalive;
 use crate::option::{Check, OptionSpec, Options, Place, Support, parse_bool};
 use crate::room::{CONNECTION_WAIT, CONNECTIONS_MAX, Room};
 use crate::snapshot::Shared;
@@ -45,8 +50,6 @@ use tls::Tls;
 
 /// How long a connection may take to be there, unless the server's options say.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection is silent before it is checked, unless the server's options say.
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(2 * 60 * 60);
 const PORT: u16 = 5432;
 const HOST: &str = "localhost";
 const USER: &str = "postgres";
@@ -187,15 +190,11 @@ fn keepalive(server: &Options) -> Result<Option<TcpKeepalive>> {
         return Ok(None);
     }
     let positive = |name| number(server, name).map(|value| value.filter(|value| *value > 0));
-    let idle = positive("keepalives_idle")?.map_or(KEEPALIVE_IDLE, Duration::from_secs);
-    let mut keepalive = TcpKeepalive::new().with_time(idle);
-    if let Some(seconds) = positive("keepalives_interval")? {
-        keepalive = keepalive.with_interval(Duration::from_secs(seconds));
-    }
-    if let Some(count) = positive("keepalives_count")? {
-        keepalive = keepalive.with_retries(u32::try_from(count).unwrap_or(u32::MAX));
-    }
-    Ok(Some(keepalive))
+    let idle = positive("keepalives_idle")?.map_or(keepalive::IDLE, Duration::from_secs);
+    let interval = positive("keepalives_interval")?.map_or(keepalive::INTERVAL, Duration::from_secs);
+    let count =
+        positive("keepalives_count")?.map_or(keepalive::COUNT, |count| count.try_into().unwrap_or(u32::MAX));
+    Ok(Some(TcpKeepalive::new().with_time(idle).with_interval(interval).with_retries(count)))
 }
 
 fn config(server: &Options, mapping: &Options) -> Config {

@@ -61,6 +61,11 @@ impl Room {
         }
     }
 
+    /// For one connection, if it is free now.
+    pub fn at_once(&self) -> Option<Seats> {
+        Arc::clone(&self.free).try_acquire_owned().ok()
+    }
+
     /// For so many connections that nobody waits for, if as many as are kept for others are free besides.
     pub fn spare(&self, connections: usize) -> Option<Seats> {
         let kept = self.connections_max / SPARE_SHARE;

@@ -3,16 +3,18 @@
 //! What a block writes to a server is one transaction there, which what the block reads of it sees as well. It is
 //! committed with the block. Savepoints are made there when they are needed: at the first use of the transaction after them.
 
+mod alone;
+mod outcome;
 mod rows;
 
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arrow::record_batch::RecordBatch;
 use futures::future::{join_all, try_join_all};
+use outcome::{Outcome, Tally, half_done};
 use parking_lot::Mutex;
 use tidemill_sql::{Result, SqlError, SqlState};
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard, watch};
@@ -21,9 +23,9 @@ use crate::connector::{Answer, Connector, Insertion, RemoteQuery, Writer, unknow
 use crate::generated::left_out;
 use crate::table::TableDefinition;
 
-/// How long the answer to a COMMIT is waited for when it is to wait no longer: most of the time it is on its way, and who is
-/// told that it is not known has to find it out.
-const COMMIT_GRACE: Duration = Duration::from_millis(200);
+/// How long the answer to what lasts, a COMMIT for one, is waited for when it is to wait no longer: most of the time it is on its
+/// way, and who is told that it is not known has to find it out.
+const ANSWER_GRACE: Duration = Duration::from_millis(200);
 
 /// The transactions that a statement, or a block, has begun. A query of a block finds them as an extension of its
 /// session's configuration.
@@ -74,7 +76,7 @@ impl Transactions {
                 generated: None,
             }),
             due: Mutex::new(due),
-            is_committed: AtomicBool::new(false),
+            outcome: Mutex::default(),
             spent: Mutex::default(),
             unwanted: self.unwanted.subscribe(),
         });
@@ -125,6 +127,16 @@ impl Transactions {
         self.together(all.iter().map(|transaction| transaction.flush())).await.map(drop)
     }
 
+    /// Returns when all servers are ready to commit: they have taken what was written to them, and, if they are several, each has
+    /// answered once more, with what it has deferred to the commit.
+    pub async fn judge(&self) -> Result<()> {
+        let all = self.all();
+        match all.len() {
+            0 | 1 => self.flush().await,
+            _ => self.together(all.iter().map(|transaction| transaction.judge())).await.map(drop),
+        }
+    }
+
     /// A statement has failed: what it has begun to read ends, here and there.
     pub fn give_up_reading(&self) {
         self.unwanted.send_replace(());
@@ -133,60 +145,37 @@ impl Transactions {
     /// Makes all of it last, one server after the other, once all have taken their part. An error that comes in between
     /// tells which nodes are changed. `given_up` says when, and why, no server is waited for any longer.
     pub async fn commit(&self, given_up: impl Future<Output = &'static str>) -> Result<()> {
-        self.flush().await?;
+        if let Err(error) = self.flush().await {
+            return Err(self.half_done(error).await);
+        }
         let all = self.all();
         let mut given_up = pin!(async {
             let why = given_up.await;
-            tokio::time::sleep(COMMIT_GRACE).await;
+            tokio::time::sleep(ANSWER_GRACE).await;
             why
         });
-        for (place, transaction) in all.iter().enumerate() {
+        for transaction in &all {
             let committed = tokio::select! {
                 biased;
                 committed = transaction.commit() => committed,
                 why = &mut given_up => Err(unknown(transaction.node.trim_matches('/'), why)),
             };
             if let Err(error) = committed {
-                return Err(half_done(&all, Some(place), error).await);
+                transaction.outcome.lock().note(&error);
+                return Err(half_done(&all, error).await);
             }
         }
         Ok(())
     }
 
-    /// The error with the nodes that are changed all the same, by statements that cannot be in a transaction.
+    /// The error with the nodes that are changed all the same, or may be, by statements that cannot be in a transaction.
     pub async fn half_done(&self, error: SqlError) -> SqlError {
         let all = self.all();
-        match all.iter().any(|transaction| transaction.is_committed()) {
-            true => half_done(&all, None, error).await,
+        match all.iter().any(|transaction| *transaction.outcome.lock() != Outcome::Open) {
+            true => half_done(&all, error).await,
             false => error,
         }
     }
-}
-
-/// Some nodes have their part, others do not, and of the one whose commit has failed it may not be known.
-async fn half_done(all: &[Arc<Transaction>], failed: Option<usize>, error: SqlError) -> SqlError {
-    let is_unknown = error.state == SqlState::TRANSACTION_RESOLUTION_UNKNOWN;
-    let (mut done, mut unknown, mut undone) = (Vec::new(), Vec::new(), Vec::new());
-    for (place, transaction) in all.iter().enumerate() {
-        let tally = transaction.course.lock().await.tally;
-        if tally.rows > 0 || tally.is_emptied {
-            let side = match transaction.is_committed() {
-                true => &mut done,
-                false if is_unknown && failed == Some(place) => &mut unknown,
-                false => &mut undone,
-            };
-            side.push(format!("{} ({tally})", transaction.node));
-        }
-    }
-    if done.is_empty() && unknown.len() + undone.len() <= 1 {
-        return error;
-    }
-    let none = |nodes: Vec<String>| if nodes.is_empty() { "none".into() } else { nodes.join(", ") };
-    let unknown =
-        if unknown.is_empty() { String::new() } else { format!("not known: {}; ", unknown.join(", ")) };
-    let detail = format!("Nodes that are changed: {}; {unknown}not: {}.", none(done), none(undone));
-    let before = error.detail.as_ref().map(|before| format!("{before}\n")).unwrap_or_default();
-    error.with_detail(before + &detail)
 }
 
 /// A transaction on one server.
@@ -196,7 +185,7 @@ pub struct Transaction {
     connector: Arc<dyn Connector>,
     course: AsyncMutex<Course>,
     due: Mutex<Due>,
-    is_committed: AtomicBool,
+    outcome: Mutex<Outcome>,
     /// What writing, flushing and committing have taken so far.
     spent: Mutex<Duration>,
     unwanted: watch::Receiver<()>,
@@ -218,23 +207,6 @@ struct Course {
 struct Used<'a> {
     course: MutexGuard<'a, Course>,
     writer: Box<dyn Writer>,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Tally {
-    rows: u64,
-    /// Tables have lost all rows, which nobody has counted.
-    is_emptied: bool,
-}
-
-impl fmt::Display for Tally {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.rows, self.is_emptied) {
-            (_, true) => f.write_str("all rows"),
-            (1, _) => f.write_str("1 row"),
-            (rows, _) => write!(f, "{rows} rows"),
-        }
-    }
 }
 
 /// What has become of the block's savepoints since the transaction was used.
@@ -269,20 +241,18 @@ impl Transaction {
         used.counted(answer)
     }
 
-    /// One that [execute](Transaction::execute) has refused because of the transaction: it lasts at once.
-    pub async fn execute_alone(&self, statement: &RemoteQuery) -> Result<Answer> {
-        let mut used = self.ready().await?;
-        let answer = self.timed(used.writer.execute_alone(statement)).await;
-        self.is_committed.store(answer.is_ok(), Ordering::Release);
-        used.course.tally.is_emptied |= statement.empties && answer.is_ok();
-        used.counted(answer)
-    }
-
     pub async fn flush(&self) -> Result<()> {
         let mut used = self.ready().await?;
         let flushed = self.timed(used.writer.flush()).await;
         used.end();
         flushed
+    }
+
+    async fn judge(&self) -> Result<()> {
+        let mut used = self.ready().await?;
+        let judged = self.timed(used.writer.judge()).await;
+        used.end();
+        judged
     }
 
     /// By which its [fate](Connector::fate) can be asked for, once all that is to be written was.
@@ -296,7 +266,7 @@ impl Transaction {
     async fn commit(&self) -> Result<()> {
         let mut used = self.used().await?;
         self.timed(used.writer.commit()).await?;
-        self.is_committed.store(true, Ordering::Release);
+        *self.outcome.lock() = Outcome::Done;
         Ok(())
     }
 
@@ -313,7 +283,7 @@ impl Transaction {
     }
 
     pub fn is_committed(&self) -> bool {
-        self.is_committed.load(Ordering::Acquire)
+        *self.outcome.lock() == Outcome::Done
     }
 
     /// The connection, with the savepoints that it is to have.

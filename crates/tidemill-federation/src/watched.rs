@@ -17,7 +17,7 @@ use tidemill_sql::{Result, SqlError};
 
 use crate::bound::Bounds;
 use crate::connector::{
-    Answer, Capabilities, Connector, Fate, ImportedTable, Insertion, RemoteQuery, Writer, unknown,
+    Answer, Capabilities, Connector, Fate, ImportedTable, Insertion, RemoteQuery, Writer, unanswered, unknown,
 };
 use crate::fact::TableFacts;
 use crate::health::{Health, cause, is_absence};
@@ -173,7 +173,12 @@ impl Writer for WatchedWriter {
     }
 
     async fn execute_alone(&mut self, statement: &RemoteQuery) -> Result<Answer> {
-        guarded(&self.health, self.writer.execute_alone(statement)).await
+        let done = tokio::select! {
+            biased;
+            done = self.writer.execute_alone(statement) => done,
+            gone = self.health.until_gone(|| true) => Err(unanswered(&self.health.server, cause(&gone))),
+        };
+        suspecting(&self.health, done)
     }
 
     async fn id(&mut self) -> Result<Option<String>> {
@@ -186,6 +191,10 @@ impl Writer for WatchedWriter {
 
     async fn flush(&mut self) -> Result<()> {
         guarded(&self.health, self.writer.flush()).await
+    }
+
+    async fn judge(&mut self) -> Result<()> {
+        guarded(&self.health, self.writer.judge()).await
     }
 
     async fn commit(&mut self) -> Result<()> {

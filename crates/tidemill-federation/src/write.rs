@@ -4,6 +4,7 @@
 //! been taken by all of them, so that most errors leave no node changed; one that comes while they are committed tells
 //! which nodes are.
 
+mod change;
 mod deal;
 mod left;
 
@@ -15,11 +16,10 @@ use arrow::array::UInt32Array;
 use arrow::compute::take_record_batch;
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
-use tidemill_sql::{Result, SqlError, SqlState};
+use tidemill_sql::{Result, SqlError};
 
 use crate::cascade::{Cascade, Route};
-use crate::change::Change;
-use crate::connector::{Answer, Connector, Insertion, RemoteQuery};
+use crate::connector::{Connector, Insertion};
 use crate::health::is_absence;
 use crate::multi_tenant::URL;
 use crate::returned;
@@ -207,59 +207,6 @@ impl Writing {
         Ok(true)
     }
 
-    /// For statements that change rows.
-    pub fn changing(table: &str, changes: &[Change]) -> Self {
-        let target = |change: &Change| Target {
-            server: change.server.clone(),
-            node: change.node(),
-            table: Arc::clone(&change.table),
-            connector: Arc::clone(&change.connector),
-            refusal: None,
-        };
-        Self::new(table, changes.iter().map(target).collect(), true, &Arc::default())
-    }
-
-    /// Carries out statements, one on each node, all at the same time. Where it may be, a node that is not there is left
-    /// as it is.
-    pub async fn execute(&mut self, changes: &[Change]) -> Result<()> {
-        let all = changes.len();
-        let mut skipped = 0;
-        for (node, change) in self.nodes.iter_mut().zip(changes) {
-            node.cascade = node.target.cascade(&self.route, change.dead_nodes.skip)?;
-            match self.transactions.begin(&node.target.node, &node.target.connector).await {
-                Ok(transaction) => node.enter(transaction),
-                Err(error) if is_absence(&error) && change.dead_nodes.skip => {
-                    skipped += 1;
-                    if !change.dead_nodes.allows(skipped, all) {
-                        return Err(error);
-                    }
-                    node.absent = Some(error);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        let (table, returned) = (self.table.as_str(), self.returned.as_ref());
-        let is_alone = self.is_alone;
-        let working = self.nodes.iter_mut().zip(changes).map(async |(node, change)| {
-            match node.execute(table, change, returned).await {
-                Err(error) if is_alone && error.state == SqlState::ACTIVE_SQL_TRANSACTION => Ok(None),
-                executed => executed.map(Some),
-            }
-        });
-        let executed = self.transactions.together(working).await?;
-        let refused = executed.iter().enumerate().filter(|(_, rows)| rows.is_none());
-        let refused: Vec<_> = refused.map(|(place, _)| place).collect();
-        self.rows.extend(executed.into_iter().flatten().flatten());
-        // What cannot be undone comes when all others have done their part.
-        for place in refused {
-            match self.nodes[place].execute_alone(table, &changes[place], returned).await {
-                Ok(rows) => self.rows.extend(rows),
-                Err(error) => return Err(self.transactions.half_done(error).await),
-            }
-        }
-        Ok(())
-    }
-
     /// The tables, and what was added to each or changed.
     pub fn written(&self) -> impl Iterator<Item = Written<'_>> {
         self.nodes.iter().map(|node| Written {
@@ -279,10 +226,14 @@ impl Writing {
         }
     }
 
-    /// Returns when the servers have taken all that the statement has written; how many rows were added or changed.
+    /// Returns when the servers have taken all that the statement has written, and are ready to commit unless it is part of a
+    /// block; how many rows were added or changed.
     pub async fn flush(&self) -> Result<u64> {
         let open = self.nodes.iter().filter_map(|node| node.transaction.as_ref());
         self.transactions.together(open.map(|transaction| transaction.flush())).await?;
+        if self.is_alone {
+            self.transactions.judge().await?;
+        }
         Ok(self.nodes.iter().map(|node| node.rows).sum())
     }
 
@@ -339,45 +290,6 @@ impl Node {
         };
         let own = own.project(&arrays).map_err(arrow_error)?;
         let answer = self.transaction()?.insert(&into, &own).await?;
-        self.rows += answer.count;
-        self.rows_of(answer.rows, table, returned)
-    }
-
-    /// The rows that were changed, if they are wanted.
-    async fn execute(
-        &mut self,
-        table: &str,
-        change: &Change,
-        returned: Option<&SchemaRef>,
-    ) -> Result<Vec<RecordBatch>> {
-        if self.transaction.is_none() {
-            return Ok(vec![]);
-        }
-        let answer = self.transaction()?.execute(&self.statement(change, returned)).await?;
-        self.changed(answer, table, returned)
-    }
-
-    /// As [execute](Node::execute), where the server does not do it in a transaction.
-    async fn execute_alone(
-        &mut self,
-        table: &str,
-        change: &Change,
-        returned: Option<&SchemaRef>,
-    ) -> Result<Vec<RecordBatch>> {
-        let answer = self.transaction()?.execute_alone(&self.statement(change, returned)).await?;
-        self.changed(answer, table, returned)
-    }
-
-    fn statement(&self, change: &Change, returned: Option<&SchemaRef>) -> RemoteQuery {
-        change.returning(returned, self.cascade.clone())
-    }
-
-    fn changed(
-        &mut self,
-        answer: Answer,
-        table: &str,
-        returned: Option<&SchemaRef>,
-    ) -> Result<Vec<RecordBatch>> {
         self.rows += answer.count;
         self.rows_of(answer.rows, table, returned)
     }

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tidemill_sql::SqlError;
 use tidemill_sql::planner::vars::now_us;
 
 /// Bytes of a statement's text that are kept, as `track_activity_query_size`.
@@ -102,6 +103,8 @@ impl Activity {
 /// The words before a password in ALTER ROLE and before a secret in the OPTIONS of a user mapping.
 const SECRETS: [&str; 2] = ["password", "session_token"];
 const HIDDEN: &str = "'********'";
+/// What the parser's messages say before what they quote.
+const NEAR: &str = " at or near ";
 
 /// A statement as others may see it.
 pub fn without_passwords(query: &str) -> Cow<'_, str> {
@@ -131,6 +134,19 @@ pub fn without_passwords(query: &str) -> Cow<'_, str> {
     if done == 0 { Cow::Borrowed(query) } else { Cow::Owned(shown + &query[done..]) }
 }
 
+/// An error of the parser, which quotes what it cannot read: no literal of a statement that has passwords.
+pub fn without_secrets(mut error: SqlError, query: &str) -> SqlError {
+    let near = error.message.find(NEAR).map(|at| at + NEAR.len());
+    if let Some(near) = near
+        && error.message[near..].contains(['\'', '$'])
+        && matches!(without_passwords(query), Cow::Owned(_))
+    {
+        error.message.truncate(near);
+        error.message += &format!("\"{HIDDEN}\"");
+    }
+    error
+}
+
 /// Behind the quote that ends the literal that begins there. A backslash may hide a quote, if it is no more than a backslash.
 fn end_of_literal(query: &str, start: usize) -> usize {
     let (mut escaped, mut chars) = (false, query[start + 1..].char_indices().peekable());
@@ -148,6 +164,22 @@ fn end_of_literal(query: &str, start: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_quote_no_passwords() {
+        for (query, shown) in [
+            ("OPTIONS (password 'open", "unterminated quoted string at or near \"'********'\""),
+            ("OPTIONS (password 'a' 'b')", "syntax error at or near \"'********'\""),
+            ("SELECT 'open", "unterminated quoted string at or near \"'open\""),
+        ] {
+            let query = match query.strip_prefix("OPTIONS") {
+                Some(options) => format!("CREATE USER MAPPING FOR PUBLIC SERVER s OPTIONS{options}"),
+                None => query.to_string(),
+            };
+            let error = without_secrets(tidemill_sql::parse::parse(&query).unwrap_err(), &query);
+            assert_eq!(error.message, shown, "{query}");
+        }
+    }
 
     #[test]
     fn passwords_are_hidden() {

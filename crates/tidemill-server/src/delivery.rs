@@ -21,6 +21,7 @@ use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use tidemill_federation::cascade::Route;
 use tidemill_federation::connector::Fate;
+use tidemill_federation::underway::Underway;
 use tidemill_federation::write::Writing;
 use tidemill_sql::planner::{plan_error, vars};
 use tidemill_sql::types::{Scalar, Type};
@@ -215,6 +216,9 @@ async fn run(server: Weak<Server>, queue: Arc<Queue>) {
         }
         let Some(target) = queue.foreign_table(&server) else { continue };
         let done = queue.deliver(&server, &target).await;
+        if let (Err(error), Some(_)) = (&done, server.ailment()) {
+            return tracing::debug!(%error, "a delivery is left to the next start");
+        }
         pause = match queue.note(done) {
             true => POLL,
             false => (pause * 2).clamp(RETRY_MIN, RETRY_MAX),
@@ -279,16 +283,25 @@ impl Queue {
         Ok(false)
     }
 
+    /// It ends with the server: what was given up before the COMMIT is sent again at the next start.
     async fn send(&self, server: &Server, target: &ForeignTarget) -> Result<()> {
+        let _underway = Underway::begin();
         let (target, of) = target.next(&server.catalog)?;
         let mut writing: Writing = target.writing(&server.catalog)?.along(Route::new(&server.identity, ""));
-        let mut rows = query::rows(server, &self.sending).await?;
-        while let Some(batch) = rows.next().await {
-            writing.insert(&batch.map_err(plan_error)?).await?;
-        }
-        self.set_mark(server, writing.id().await?, of).await?;
-        writing.flush().await?;
-        writing.commit(std::future::pending()).await
+        let written = async {
+            let mut rows = query::rows(server, &self.sending).await?;
+            while let Some(batch) = rows.next().await {
+                writing.insert(&batch.map_err(plan_error)?).await?;
+            }
+            self.set_mark(server, writing.id().await?, of).await?;
+            writing.flush().await
+        };
+        tokio::select! {
+            biased;
+            written = written => written?,
+            why = server.until_stopped() => return Err(SqlError::new(SqlState::ADMIN_SHUTDOWN, why)),
+        };
+        writing.commit(server.until_stopped()).await
     }
 
     /// `of` is the number of the server.

@@ -5,8 +5,10 @@ mod combine;
 mod generic;
 pub mod threads;
 mod whole;
+pub mod wide;
 
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StringArray};
@@ -21,7 +23,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
 use sqlparser::ast;
 use tidemill_federation::cascade::Route;
@@ -197,6 +199,7 @@ pub async fn plan_with(
     planner::prepare_text(&mut statement, text, parameters, state)?;
     let statement = datafusion::sql::parser::Statement::Statement(Box::new(statement));
     let plan = state.statement_to_plan(statement).await.map_err(|e| planner::plan_error_in(e, text))?;
+    planner::check_doubled(&plan)?;
     // Before anybody asks for the types of the columns.
     let plan = planner::unify_all(plan).map_err(plan_error)?;
     combine::resolve(plan, state).await
@@ -300,7 +303,11 @@ pub async fn physical(
             plan.with_param_values(ParamValues::List(parameters)).map_err(plan_error)?
         }
     };
-    state.create_physical_plan(&plan).await.map_err(plan_error)
+    // Nothing is half done when a rule of the planner panics: the session goes on.
+    match AssertUnwindSafe(state.create_physical_plan(&plan)).catch_unwind().await {
+        Ok(planned) => planned.map_err(plan_error),
+        Err(_) => Err(SqlError::internal("the query cannot be planned: the planner panicked")),
+    }
 }
 
 impl Ready {

@@ -14,6 +14,7 @@ use futures::future::BoxFuture;
 use parking_lot::RwLock;
 use rand::RngCore;
 use tidemill_federation::keepalive::Keepalive;
+use tidemill_federation::underway;
 use tidemill_sql::{Result, SqlError, SqlState, parse, planner};
 use tidemill_stream::disk::{Disk, RealDisk, atomic_write, read_file};
 use tidemill_stream::engine::{Engine, Fatal, Options};
@@ -28,6 +29,7 @@ pub use crate::listen::Listener;
 use crate::listen::accept_any;
 use crate::pg::scram::{MECHANISM, Verifier};
 use crate::query::aside::Aside;
+use crate::query::wide::WideRows;
 use crate::registry::Sessions;
 use crate::session;
 use crate::session::SUPERUSER;
@@ -78,6 +80,9 @@ pub struct Server {
 
 /// How long sessions may take to end when the server stops.
 const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(10);
+/// How long what they have given up on foreign servers may then take to end there: longer than it takes to cancel a query and, after
+/// that, to drop the tables of a migration.
+const UNDERWAY_PATIENCE: Duration = Duration::from_secs(20);
 /// How long no connections are accepted after that has failed.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const PASSWORD_FILE: &str = "superuser.scram";
@@ -106,6 +111,7 @@ impl Server {
         let builder = builder.with_physical_optimizer_rules(rules);
         let builder = builder.with_physical_optimizer_rule(Arc::new(planner::SortTogether));
         let builder = builder.with_physical_optimizer_rule(Arc::new(planner::SeriesInPieces));
+        let builder = builder.with_physical_optimizer_rule(Arc::new(WideRows));
         let base = builder.with_physical_optimizer_rule(Arc::new(Aside::default())).build();
         let reading = tables::with_catalog(&base, Arc::clone(&catalog), tables::Streams::Refused);
         let defining = tables::with_catalog(&base, Arc::clone(&catalog), tables::Streams::Planned);
@@ -200,7 +206,8 @@ impl Server {
         Ok(listeners)
     }
 
-    /// Serves until [`Server::stop`], then ends the sessions and lets the engine write its last checkpoint.
+    /// Serves until [`Server::stop`], then ends the sessions, sees to it that other servers do nothing for them any more, and lets the
+    /// engine write its last checkpoint.
     ///
     /// An async function is compiled where it is awaited. What is boxed here is compiled with this crate, optimised.
     pub fn serve(self: &Arc<Self>, listeners: Vec<Listener>) -> BoxFuture<'static, Result<()>> {
@@ -237,6 +244,9 @@ impl Server {
             tracing::warn!("some sessions did not end in time");
         }
         sessions.shutdown().await;
+        if tokio::time::timeout(UNDERWAY_PATIENCE, underway::until_none()).await.is_err() {
+            tracing::warn!("foreign servers may go on with what they were asked");
+        }
         let engine = Arc::clone(&self.engine);
         tokio::task::spawn_blocking(move || engine.shutdown()).await.map_err(|e| io_error("shutdown", e))
     }
@@ -253,6 +263,13 @@ impl Server {
 
     pub fn stop(&self) {
         self.shutdown.send_replace(true);
+    }
+
+    /// Returns when it is stopped, and says so.
+    pub async fn until_stopped(&self) -> &'static str {
+        // The sender is `self`.
+        drop(self.shutdown.subscribe().wait_for(|is_stopped| *is_stopped).await);
+        "the server is shutting down"
     }
 
     /// What all sessions are doing, by process id.

@@ -47,7 +47,7 @@ use tidemill_stream::engine::Level;
 use tidemill_stream::view::ViewId;
 use tokio::time::Instant;
 
-use crate::activity::{Activity, State};
+use crate::activity::{Activity, State, without_secrets};
 use crate::catalog::Table;
 use crate::insert::Target;
 use crate::listen::Connection;
@@ -114,7 +114,12 @@ const PORTALS_MAX: usize = 10_000;
 pub async fn run(server: Arc<Server>, socket: Box<dyn Socket>, connection: Connection) {
     let mut wire = Wire::new(socket);
     let limit = server.config.settings.authentication_timeout();
-    let opened = match tokio::time::timeout(limit, auth::open(&server, &mut wire, connection.peer)).await {
+    let opening = tokio::time::timeout(limit, auth::open(&server, &mut wire, connection.peer));
+    let opened = tokio::select! {
+        opened = opening => opened,
+        why = server.until_stopped() => return tracing::debug!(why, "a connection was not opened"),
+    };
+    let opened = match opened {
         Ok(Ok(Opened::Session(request))) => request,
         Ok(Ok(Opened::Cancel)) => return,
         Ok(Err(closed)) => return tracing::debug!(%closed, "a connection was not opened"),
@@ -128,6 +133,10 @@ pub async fn run(server: Arc<Server>, socket: Box<dyn Socket>, connection: Conne
             return;
         }
     };
+    // Who ends all sessions may not have seen this one.
+    if server.ailment().is_some() {
+        entry.interrupt.terminate();
+    }
     match wire.client() {
         Ok(client) => entry.interrupt.watch(client),
         Err(error) => tracing::warn!(%error, "a client's socket is not watched"),
@@ -340,7 +349,7 @@ impl Session {
         let statements = match parse::parse(text) {
             Ok(statements) => statements,
             Err(error) => {
-                self.fail(wire, &error);
+                self.fail(wire, &without_secrets(error, text));
                 return Ok(());
             }
         };
@@ -430,11 +439,14 @@ impl Session {
         }
     }
 
-    /// Takes over what a statement changed by `set_config`.
+    /// Takes over what a statement changed by `set_config`, and answers `pg_reload_conf`.
     fn take_changes(&mut self, wire: &mut Wire, snapshots: &Snapshots) -> Result<()> {
         for change in snapshots.take_changes() {
             let notices = self.settings.set_text(&change.name, change.value.as_deref(), change.scope)?;
             self.notices(wire, notices);
+        }
+        if snapshots.take_reload() {
+            self.notices(wire, vec![crate::settings::reload()]);
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tidemill_sql::SqlError;
+use tidemill_sql::{SqlError, SqlState};
 
 pub use check::DateOrder;
 pub use current::{ByteaOutput, Current, InsertLevel};
@@ -31,6 +31,13 @@ use crate::pg::wire_error::Notice;
 
 /// What `SHOW server_version` says: the PostgreSQL version that clients may expect, and who is speaking.
 pub const SERVER_VERSION: &str = concat!("15.0 (Tidemill ", env!("CARGO_PKG_VERSION"), ")");
+
+/// What SIGHUP and `pg_reload_conf` do: whoever asks for it, and the log, are told what is needed instead.
+pub fn reload() -> Notice {
+    let message = "settings are read at the start; restart the server for others";
+    tracing::warn!("{message}");
+    Notice::warning(SqlState::WARNING, message)
+}
 
 /// The values that the server runs with; sessions start from them.
 #[derive(Debug)]

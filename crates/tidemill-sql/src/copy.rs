@@ -28,6 +28,9 @@ use text::TextReader;
 
 /// Rows of a batch, unless the caller asks for another number.
 pub const BATCH_ROWS_TARGET: usize = 8192;
+/// A batch is also cut at this many bytes of values, so that long values neither fill the memory nor an Arrow
+/// offset. What makes batches of rows of other databases keeps to it, too.
+pub const BATCH_BYTES_MAX: usize = 8 << 20;
 /// A row, as it comes, may not be longer; PostgreSQL's own limit is the same.
 pub const ROW_BYTES_MAX: usize = 1 << 30;
 /// After a row that straddles two chunks is complete, the rest of the second chunk is read in place.

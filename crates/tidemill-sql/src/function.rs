@@ -59,6 +59,7 @@ use crate::types::{Scalar, Type};
 pub(crate) use compare::{Key, key as sort_key};
 pub use compare::{key_function, value_of_key};
 pub(crate) use interval::{divide as divide_interval, interpolate as interpolate_interval};
+pub(crate) use json_build::JSON_OF_ROW;
 pub(crate) use json_value::{canonical as canonical_json, quote as quote_json};
 pub(crate) use kernel::{Call, Input};
 pub(crate) use object::identifiers;

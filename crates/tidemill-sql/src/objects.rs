@@ -55,6 +55,11 @@ pub enum Command {
 /// A future that a function waits for.
 pub type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
+/// As `pg_relation_is_updatable` tells them: PostgreSQL's numbers of commands, as bits.
+pub const UPDATABLE: i32 = 1 << 2;
+pub const INSERTABLE: i32 = 1 << 3;
+pub const DELETABLE: i32 = 1 << 4;
+
 /// The server as functions see it. `kind` is one of the object identifier types: `regclass` for relations and so on.
 pub trait Objects: Debug + Send + Sync {
     /// The numbers of the objects of this name, written with its schema or without; several for overloaded functions.
@@ -73,6 +78,9 @@ pub trait Objects: Debug + Send + Sync {
     /// What COMMENT would have set, of an object of this catalog; column 0 is the object itself.
     fn comment(&self, catalog: &str, oid: u32, column: i32) -> Option<String>;
 
+    /// Which statements change the rows of a relation: [`UPDATABLE`], [`INSERTABLE`] and [`DELETABLE`] together.
+    fn changes(&self, oid: u32) -> i32;
+
     /// Bytes that a relation takes on disk.
     fn relation_bytes(&self, oid: u32) -> Option<u64>;
 
@@ -86,6 +94,9 @@ pub trait Objects: Debug + Send + Sync {
 
     /// Ends a session; false if there is none of that number.
     fn terminate(&self, process_id: u32) -> bool;
+
+    /// Reads the settings anew as far as that is done while the server runs; false if that could not be asked for.
+    fn reload(&self) -> bool;
 
     /// Waits for so many seconds, not at all for a negative number.
     fn sleep(&self, seconds: f64) -> Work<()>;
@@ -133,6 +144,10 @@ impl Objects for NoObjects {
         None
     }
 
+    fn changes(&self, _: u32) -> i32 {
+        0
+    }
+
     fn relation_bytes(&self, _: u32) -> Option<u64> {
         None
     }
@@ -150,6 +165,10 @@ impl Objects for NoObjects {
     }
 
     fn terminate(&self, _: u32) -> bool {
+        false
+    }
+
+    fn reload(&self) -> bool {
         false
     }
 

@@ -13,6 +13,7 @@ mod dialect;
 mod explain;
 pub mod foreign;
 mod grouping;
+mod in_list;
 mod migrate;
 mod node;
 mod operator;
@@ -21,6 +22,7 @@ mod refused;
 mod session;
 mod stream;
 mod table;
+mod table_command;
 mod token;
 mod transform;
 
@@ -70,7 +72,7 @@ pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
         refused::check(part, &positions)?;
         let part = collate::with_collations_first(token::scanned(part, &positions)?);
         let part = node::without_node_filters(conflict::with_conflict_told(part));
-        let part = grouping::with_items_enclosed(part);
+        let part = table_command::without_table_commands(grouping::with_items_enclosed(part));
         let dialect = Bounded::of(part.len());
         let parser = StatementParser::new(&positions, &part, &dialect);
         let parsed = parser.parse().map_err(|e| e.moved_by(start))?;

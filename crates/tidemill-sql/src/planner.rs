@@ -9,22 +9,31 @@
 //! ```
 
 mod allowed;
+mod apart;
 mod apply;
 mod array_subquery;
 mod call;
 mod clause;
 pub mod coerce;
+mod compared_column;
 mod constant_subquery;
 mod construct;
 mod correlated;
 mod distinct_from;
+mod doubled_column;
+mod embedded_projection;
 mod equal_expression;
 mod equality;
 mod error;
 mod foreign_clause;
 mod from_function;
 mod grouping;
+mod grouping_expression;
+mod grouping_key;
 mod hint;
+mod join_subquery;
+mod kept_condition;
+mod lazy_value;
 mod lower;
 mod marker;
 mod membership;
@@ -33,9 +42,13 @@ mod name;
 mod named_window;
 mod nesting;
 mod null_safe_join;
+mod nullable_subquery;
 mod obstacle;
+mod offset_order;
+mod ordered;
 mod outer_name;
 pub mod parameter;
+mod pattern_list;
 mod place;
 mod prepare;
 mod relkind;
@@ -52,6 +65,7 @@ mod ties;
 pub mod types;
 mod values;
 pub mod vars;
+mod whole_order;
 mod whole_row;
 mod window_function;
 mod within_group;
@@ -71,14 +85,15 @@ use datafusion::prelude::SessionConfig;
 
 use crate::aggregate;
 
-pub use constant_subquery::{constant_subqueries, with_values};
+pub use constant_subquery::{constant_subqueries, exists_as_values, with_values};
+pub use doubled_column::check_doubled;
 pub use error::{plan_error, plan_error_in};
 pub(crate) use from_function::query_of;
 pub use hint::closest;
 pub use marker::assigned;
 pub use name::display_name;
 pub use obstacle::{transform_obstacle, view_obstacle};
-pub use prepare::{prepare, prepare_expr, prepare_query, prepare_text};
+pub use prepare::{check_returning, prepare, prepare_expr, prepare_query, prepare_text};
 pub use relkind::CONTINUOUS_OPTION;
 pub use series::SeriesInPieces;
 pub use set_operation::unify_all;
@@ -123,8 +138,12 @@ pub fn configure(builder: SessionStateBuilder) -> SessionStateBuilder {
     let mut rules = Analyzer::new().rules;
     rules.insert(0, Arc::new(set_operation::UnionTypes));
     rules.insert(1, Arc::new(ties::WithTies));
-    rules.insert(2, Arc::new(correlated::CorrelatedSubqueries));
-    rules.insert(3, Arc::new(equality::EqualValues));
+    rules.insert(2, Arc::new(ordered::OrderedRows));
+    rules.insert(3, Arc::new(nullable_subquery::NullableSubqueries));
+    rules.insert(4, Arc::new(correlated::CorrelatedSubqueries));
+    rules.insert(5, Arc::new(equality::EqualValues));
+    let coercion = rules.iter().position(|rule| rule.name() == "type_coercion").unwrap_or(rules.len());
+    rules.insert(coercion, Arc::new(grouping_expression::GroupingExpressions));
     // DataFusion makes `first_value` of DISTINCT ON; with its name, `prepare` lets only window functions through.
     let mut aggregates = vec![grouping_udaf(), first_value_udaf()];
     aggregates.extend(aggregate::all());
@@ -136,12 +155,16 @@ pub fn configure(builder: SessionStateBuilder) -> SessionStateBuilder {
     let rewrites = Optimizer::new().rules.into_iter();
     let rewrites = rewrites
         .filter(|rule| rule.name() != "single_distinct_aggregation_to_group_by")
-        .map(null_safe_join::guarded);
+        .map(null_safe_join::guarded)
+        .map(apart::guarded)
+        .map(kept_condition::guarded)
+        .map(compared_column::guarded);
     builder
         .with_optimizer_rules(rewrites.collect())
         .with_physical_optimizer_rules(physical_rules())
         .with_expr_planners(planners)
         .with_type_planner(Arc::new(types::Types))
+        .with_relation_planners(vec![Arc::new(set_operation::relation::SetOperations)])
         .with_analyzer_rules(rules)
         // Ours are in our own registry; DataFusion's follow other rules and many have other names.
         .with_scalar_functions(vec![Arc::new(marker::Pack::udf())])
@@ -153,12 +176,17 @@ pub fn configure(builder: SessionStateBuilder) -> SessionStateBuilder {
 
 /// DataFusion's rules for physical plans, as they are right. Those of the federation come around them.
 pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
-    let mut rules = Vec::new();
+    let mut rules = vec![Arc::new(grouping_key::GroupingKeys) as _];
     for rule in PhysicalOptimizer::new().rules {
         match rule.name() {
             "FilterPushdown" => {
                 rules.push(Arc::new(same_name::Guarded(rule)) as _);
                 rules.push(Arc::new(equal_expression::EqualExpressions) as _);
+            }
+            "EnsureRequirements" => rules.extend([Arc::new(offset_order::OffsetOrder) as _, rule]),
+            "ProjectionPushdown" => {
+                rules.push(Arc::new(embedded_projection::Unfolded(rule)) as _);
+                rules.push(Arc::new(whole_order::WholeOrder) as _);
             }
             _ => rules.push(rule),
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
 use tidemill_server::server::{Config, Listener, Server};
-use tidemill_server::settings::{DEFAULT_FILE, Settings};
+use tidemill_server::settings::{self, DEFAULT_FILE, Settings};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Streams and continuous views behind the PostgreSQL protocol.
@@ -247,7 +247,7 @@ impl Signals {
             tokio::select! {
                 _ = self.terminate.recv() => return,
                 _ = self.interrupt.recv() => return,
-                _ = self.reload.recv() => tracing::warn!("settings are read at the start; restart the server for others"),
+                _ = self.reload.recv() => drop(settings::reload()),
             }
         }
     }

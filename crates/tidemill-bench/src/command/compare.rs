@@ -17,7 +17,7 @@ pub(super) struct Compare {
     base: PathBuf,
     /// The result that may be better.
     new: PathBuf,
-    /// Exit with 3 when a figure is worse.
+    /// Exit with 3 when a figure is worse, and with 2 when that cannot be told.
     #[arg(long)]
     check: bool,
 }
@@ -40,6 +40,8 @@ enum Verdict {
     NoChange,
     /// A rate that was asked for and reached, twice: they differ by the chance of the arrivals.
     Given,
+    /// Of one of the two: the figures are those of the operations that did not fail.
+    Survivors,
     Unknown,
 }
 
@@ -68,13 +70,16 @@ impl Compare {
             floors: Floors::of(&base, &new),
             is_rate_given: [&base, &new].into_iter().all(has_its_rate),
         };
+        let is_whole = |result: &ResultFile| result.repeats.iter().all(|o| !o.record.total().is_unlucky());
+        let ranks = is_whole(&base) && is_whole(&new);
         println!("figure            base          new   change   95 % interval      verdict");
-        let verdicts = comparison.print(&Seconds::of(&base.repeats), &Seconds::of(&new.repeats), &FIGURES);
+        let (old, now) = (Seconds::of(&base.repeats), Seconds::of(&new.repeats));
+        let verdicts = comparison.print(&Pair { old, now, ranks }, &FIGURES);
         // Of many operations one is soon worse by chance: they are told, and do not decide.
         let is_worse = verdicts.contains(&Verdict::Worse);
-        for (name, old, now) in operations(&base, &new) {
+        for (name, pair) in operations(&base, &new) {
             println!("{name}");
-            comparison.print(&old, &now, &FIGURES_OF_OPERATIONS);
+            comparison.print(&pair, &FIGURES_OF_OPERATIONS);
         }
         comparison.floors.tell();
         if noise > 0.0 {
@@ -83,8 +88,19 @@ impl Compare {
                 noise * 100.0
             );
         }
-        Ok(if self.check && is_worse { exit::THRESHOLD_MISSED } else { 0 })
+        Ok(match self.check {
+            true if !ranks => exit::INCOMPLETE,
+            true if is_worse => exit::THRESHOLD_MISSED,
+            _ => 0,
+        })
     }
+}
+
+/// What is compared, and whether there can be a verdict: not of the lucky operations of a run in which many failed.
+struct Pair {
+    old: Seconds,
+    now: Seconds,
+    ranks: bool,
 }
 
 /// What decides whether a change is one.
@@ -96,16 +112,17 @@ struct Comparison {
 
 impl Comparison {
     /// A line for each figure.
-    fn print(&self, old: &Seconds, new: &Seconds, figures: &[Figure]) -> Vec<Verdict> {
-        let ratios = new.ratios(old, figures);
-        let (before, after) = (old.estimates(figures), new.estimates(figures));
+    fn print(&self, Pair { old, now, ranks }: &Pair, figures: &[Figure]) -> Vec<Verdict> {
+        let ratios = now.ratios(old, figures);
+        let (before, after) = (old.estimates(figures), now.estimates(figures));
         let line = |(i, figure): (usize, &Figure)| {
             let noise = self.noise.max(self.floors.of_figure(*figure));
             let verdict = match (figure, self.is_rate_given) {
+                _ if !ranks => Verdict::Survivors,
                 (Figure::Rate, true) => Verdict::Given,
                 _ => verdict(*figure, &ratios[i], noise),
             };
-            let interval = ratios[i].interval.map_or("too few intervals".to_owned(), |(low, high)| {
+            let interval = ratios[i].interval.map_or("too few to tell".to_owned(), |(low, high)| {
                 format!("{:+.1} to {:+.1} %", change(low), change(high))
             });
             println!(
@@ -149,17 +166,22 @@ impl Floors {
 }
 
 /// Those that both have, if there are several.
-fn operations<'a>(base: &'a ResultFile, new: &ResultFile) -> Vec<(&'a str, Seconds, Seconds)> {
-    let (Some(old), Some(now)) = (base.repeats.first(), new.repeats.first()) else { return Vec::new() };
-    if old.operations.len() < 2 {
+fn operations<'a>(base: &'a ResultFile, new: &ResultFile) -> Vec<(&'a str, Pair)> {
+    let (Some(first), Some(other)) = (base.repeats.first(), new.repeats.first()) else { return Vec::new() };
+    if first.operations.len() < 2 {
         return Vec::new();
     }
     let of = |result: &ResultFile, index| Seconds::of_operation(&result.repeats, index);
-    let both = old.operations.iter().enumerate().filter_map(|(index, name)| {
-        let other = now.operations.iter().position(|other| other == name)?;
-        Some((name.as_str(), of(base, index), of(new, other)))
+    let is_whole = |result: &ResultFile, index: usize| {
+        let mut tallies = result.repeats.iter().filter_map(|outcome| outcome.record.operations.get(index));
+        tallies.all(|tally| !tally.is_unlucky())
+    };
+    let both = first.operations.iter().enumerate().filter_map(|(i, name)| {
+        let j = other.operations.iter().position(|other| other == name)?;
+        let ranks = is_whole(base, i) && is_whole(new, j);
+        Some((name.as_str(), Pair { old: of(base, i), now: of(new, j), ranks }))
     });
-    both.filter(|(_, old, new)| old.is_asked() && new.is_asked()).collect()
+    both.filter(|(_, pair)| pair.old.is_asked() && pair.now.is_asked()).collect()
 }
 
 fn shown(figure: Figure, value: f64) -> String {
@@ -196,6 +218,7 @@ impl Verdict {
             Verdict::Worse => "worse",
             Verdict::NoChange => "no change",
             Verdict::Given => "as asked: the chance of the arrivals",
+            Verdict::Survivors => "does not rank: too many failed",
             Verdict::Unknown => "cannot tell",
         }
     }

@@ -1,7 +1,7 @@
 //! Options that verbs share: which database, which suite, how much of it.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroU64;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ pub(super) struct Load {
     pub clients: Option<usize>,
     /// Threads that the clients share [default: one for each 16 clients, at most one a core].
     #[arg(short = 'j', long)]
-    threads: Option<usize>,
+    threads: Option<NonZeroUsize>,
     /// Operations a second of all clients together, or N/client.
     #[arg(short = 'R', long, value_name = "N")]
     pub rate: Option<String>,
@@ -120,7 +120,7 @@ impl Load {
         let count = |what: &str| value.parse::<usize>().ok().filter(|n| *n > 0).ok_or_else(|| wrong(what));
         match name {
             "clients" => self.clients = Some(count("number of clients")?),
-            "threads" => self.threads = Some(count("number of threads")?),
+            "threads" => self.threads = NonZeroUsize::new(count("number of threads")?),
             "operations" => {
                 self.operations_max = Some(value.parse().map_err(|_| wrong("number of operations"))?);
             }
@@ -194,9 +194,12 @@ impl Load {
             (Some(text), _) => Some(duration_or_ms(text)?),
             (None, default) => default.as_deref().map(duration_with_unit).transpose()?,
         };
+        if limit.is_some_and(|limit| limit.is_zero()) {
+            return Err(Error::usage("a limit of no time is met by nothing: --limit must be above 0"));
+        }
         let plan = Plan {
             clients,
-            threads: self.threads,
+            threads: self.threads.map(NonZeroUsize::get),
             pace: self.pace(clients, defaults.rate_text())?,
             limit,
             warmup,

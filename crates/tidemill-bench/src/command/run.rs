@@ -8,7 +8,7 @@ use super::exit;
 use super::load::{Experiment, Load};
 use super::watch::Watch;
 use crate::error::{Error, Result, tells_of_a_missing_table};
-use crate::file::{first_free, new_file, replace};
+use crate::file::{check_place, first_free, new_file, replace};
 use crate::interrupt;
 use crate::machine::memory_max_bytes;
 use crate::report::difference::Differences;
@@ -18,6 +18,7 @@ use crate::report::remark::idle;
 use crate::report::text::report;
 use crate::result::{ResultFile, ScriptRecord, TargetRecord, with_intervals};
 use crate::run::{Plan, floor, run};
+use crate::suite::Check;
 use crate::suite::federation::Table;
 use crate::target::{Target, without_passwords};
 use crate::threshold::Threshold;
@@ -55,21 +56,21 @@ impl Run {
             let operations = experiment.suite.workload(&experiment.context)?.operations();
             thresholds.iter().try_for_each(|threshold| threshold.check(&operations))?;
         }
+        for idle in thresholds.iter().flat_map(|threshold| threshold.without_effect(experiment.plan.limit)) {
+            eprintln!("WARNING: {idle}");
+        }
+        check_place(self.output.as_deref().unwrap_or(&Path::new(FOLDER).join("new.json")))?;
+        self.html.as_deref().map_or(Ok(()), check_place)?;
         interrupt::listen().map_err(|error| Error::usage(error.to_string()))?;
         let result =
             experiment.measure(Repeats { count: self.repeats.get(), is_aa: self.aa }, self.progress)?;
-        let path = match self.output {
-            Some(path) => path,
-            None => first_free(&default_stem(&result), ".json", new_file)?,
-        };
-        result.write(&path)?;
         print!("{}", report(&result));
         Table::of(std::slice::from_ref(&result)).iter().for_each(|table| print!("{}", table.text()));
-        println!("result: {}", path.display());
+        // What cannot be kept is told all the same, and then why.
+        let written = [self.keep(&result), write_page(self.html.as_deref(), std::slice::from_ref(&result))];
         if result.blemish().is_some_and(|blemish| tells_of_a_missing_table(&blemish)) {
             println!("HINT: {}", experiment.suite.advice());
         }
-        write_page(self.html.as_deref(), std::slice::from_ref(&result))?;
         let mut missed = Vec::new();
         for (threshold, outcome) in thresholds.iter().flat_map(|t| result.repeats.iter().map(move |o| (t, o)))
         {
@@ -78,6 +79,7 @@ impl Run {
             missed.extend(others.collect::<Vec<_>>());
         }
         missed.iter().for_each(|condition| println!("MISSED: {condition}"));
+        written.into_iter().collect::<Result<()>>()?;
         let is_idle = result.repeats.iter().any(|outcome| idle(outcome).is_some());
         Ok(match (result.blemish(), missed.is_empty()) {
             (Some(_), _) => exit::INCOMPLETE,
@@ -86,13 +88,26 @@ impl Run {
             (None, true) => 0,
         })
     }
+
+    fn keep(&self, result: &ResultFile) -> Result<()> {
+        let path = match &self.output {
+            Some(path) => path.clone(),
+            None => first_free(&default_stem(result), ".json", new_file)?,
+        };
+        result.write(&path)?;
+        println!("result: {}", path.display());
+        Ok(())
+    }
 }
+
+/// Where results are kept unless somebody says otherwise.
+const FOLDER: &str = "bench-results";
 
 /// Without its extension, and what tells it from others of the same second.
 fn default_stem(result: &ResultFile) -> PathBuf {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let name: String = result.suite.chars().map(|c| if is_plain(c) { c } else { '-' }).take(60).collect();
-    Path::new("bench-results").join(format!("{}-{}", name.trim_matches('-'), result.started_at_unix_s))
+    Path::new(FOLDER).join(format!("{}-{}", name.trim_matches('-'), result.started_at_unix_s))
 }
 
 /// How often a run is made.
@@ -114,7 +129,8 @@ impl Experiment {
         result.mode = suite.has_modes().then_some(context.mode);
         result.scripts = suite.scripts().iter().map(ScriptRecord::of).collect();
         let hint = |error: Error| error.with_advice(|| suite.advice());
-        result.checks = suite.validate(context, false).map_err(hint)?;
+        let checks = interrupt::cancelling(&context.target, || suite.validate(context, false));
+        result.checks = checks.map_err(hint)?;
         let failed = result.checks.iter().find(|check| !check.passed);
         if let Some(failed) = failed.filter(|_| !suite.measures_beside_wrong_answers()) {
             let made_with = result.parameters.iter().map(|(name, value)| format!(" {name}={value}"));
@@ -133,11 +149,11 @@ impl Experiment {
         if is_cut_short && interrupt::interrupted() {
             return Ok(result);
         }
-        // After a run that was cut short the server may be gone; what was measured is kept all the same.
-        match suite.validate(context, true) {
+        // The server may be gone, and a check may be cancelled as well; what was measured is kept all the same.
+        match interrupt::cancelling(&context.target, || suite.validate(context, true)) {
             Ok(checks) => result.checks.extend(checks),
             Err(_) if is_cut_short => {}
-            Err(error) => return Err(error),
+            Err(error) => result.checks.push(Check::not_made("the answers can be checked", &error)),
         }
         Ok(result)
     }
@@ -154,7 +170,8 @@ impl Experiment {
                 let mut outcome =
                     run(Arc::clone(&workload), &plan, Some(&context.target), &mut |p| watcher.show(p))?;
                 // The server may be gone by now; what was measured is kept all the same.
-                let figures = suite.figures(context, &outcome);
+                let asked = || suite.figures(context, &outcome);
+                let figures = interrupt::cancelling(&context.target, asked);
                 let failed = figures.as_ref().err().map(|error| format!("after the run: {error}"));
                 outcome.incomplete = outcome.incomplete.or(failed);
                 (result.figures, result.figure_intervals) = with_intervals(figures.unwrap_or_default());

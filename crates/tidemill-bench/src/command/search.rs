@@ -6,6 +6,7 @@ use super::exit;
 use super::load::Load;
 use super::run::Repeats;
 use crate::error::{Error, Result};
+use crate::file::check_place;
 use crate::interrupt;
 use crate::report::remark::idle;
 use crate::report::text::shown;
@@ -14,6 +15,8 @@ use crate::threshold::Threshold;
 
 /// Doublings and halvings in all: from one a second beyond any rate that there is.
 const STEPS_MAX: usize = 64;
+/// Lower rates are not tried, whatever the first one was.
+const RATE_LEAST: f64 = 0.01;
 
 #[derive(clap::Args)]
 pub(super) struct Search {
@@ -53,10 +56,15 @@ impl Search {
         }
         let experiment = self.load_at(self.from)?.experiment()?;
         threshold.check(&experiment.suite.workload(&experiment.context)?.operations())?;
+        for idle in threshold.without_effect(experiment.plan.limit) {
+            eprintln!("WARNING: {idle}");
+        }
+        self.output.as_deref().map_or(Ok(()), check_place)?;
+        let time_s = experiment.plan.time.as_secs_f64();
         interrupt::listen().map_err(|error| Error::usage(error.to_string()))?;
         let mut all = Vec::new();
         for repeat in 0..self.repeats {
-            let found = match self.search(repeat, &threshold) {
+            let found = match self.search(repeat, &threshold, time_s) {
                 // What the searches before have found is told and kept.
                 Err(error) if repeat > 0 => Found { ended: Some(error.to_string()), ..Found::default() },
                 found => found?,
@@ -70,7 +78,7 @@ impl Search {
         self.tell(all)
     }
 
-    fn search(&self, repeat: u64, threshold: &Threshold) -> Result<Found> {
+    fn search(&self, repeat: u64, threshold: &Threshold, time_s: f64) -> Result<Found> {
         let mut found = Found::default();
         let mut rate = self.from;
         for _ in 0..STEPS_MAX {
@@ -92,7 +100,7 @@ impl Search {
             rate = match found.bad {
                 None => low * 2.0,
                 Some(bad) if low > 0.0 && bad / low - 1.0 <= self.tolerance / 100.0 => break,
-                Some(bad) if low == 0.0 && bad < self.from / 1000.0 => break,
+                Some(bad) if low == 0.0 && !has_lower(bad, self.from, time_s) => break,
                 Some(bad) if low == 0.0 => bad / 2.0,
                 // By the geometric middle: the tolerance is a share.
                 Some(bad) => (low * bad).sqrt(),
@@ -104,6 +112,7 @@ impl Search {
     /// Of several searches the one in the middle counts.
     fn tell(&self, mut all: Vec<Found>) -> Result<u8> {
         let ended = all.iter().find_map(|found| found.ended.clone());
+        let lowest = all.iter().filter_map(|found| found.bad).fold(f64::INFINITY, f64::min);
         all.retain(|found| found.good.is_some());
         let rate = |found: &Found| found.good.as_ref().map_or(0.0, |(rate, _)| *rate);
         all.sort_by(|a, b| rate(a).total_cmp(&rate(b)));
@@ -111,14 +120,15 @@ impl Search {
             [first, .., last] => format!("; {} searches: {:.1} to {:.1}", all.len(), rate(first), rate(last)),
             _ => String::new(),
         };
+        let mut written = Ok(());
         let middle = all.len().saturating_sub(1) / 2;
         match all.get(middle).and_then(|found| Some((found.good.as_ref()?, found.bad))) {
             None if ended.is_some() => {}
-            None => println!("no rate meets {}", self.until),
+            None => {
+                println!("no rate meets {}; the lowest that was tried is {lowest:.3} a second", self.until)
+            }
             Some(((rate, result), bad)) => {
-                if let Some(path) = &self.output {
-                    result.write(path)?;
-                }
+                written = self.output.as_deref().map_or(Ok(()), |path| result.write(path));
                 let bad =
                     bad.map_or("nothing higher was tried".to_owned(), |bad| format!("{bad:.1} does not"));
                 println!("{rate:.1} a second meets {} ({bad}{spread})", self.until);
@@ -126,8 +136,9 @@ impl Search {
         }
         if let Some(why) = ended {
             println!("INCOMPLETE: the search ended early: {why}");
-            return Ok(exit::INCOMPLETE);
+            return written.map(|()| exit::INCOMPLETE);
         }
+        written?;
         Ok(if all.is_empty() { exit::THRESHOLD_MISSED } else { 0 })
     }
 
@@ -146,12 +157,14 @@ impl Search {
             missed.extend(threshold.missed(outcome)?);
             let total = outcome.record.total();
             missed.extend(idle(outcome));
+            missed.extend(result.blemish());
             eprintln!(
-                "{rate:.1}/s: p50 {} p99 {} ms, {} late, {} skipped: {}",
+                "{rate:.1}/s: p50 {} p99 {} ms, {} late, {} skipped, {} failed: {}",
                 shown(&total.response, total.response.quantile(0.5) as f64),
                 shown(&total.response, total.response.quantile(0.99) as f64),
                 total.late,
                 total.skipped,
+                total.failed,
                 if missed.is_empty() { "met".to_owned() } else { missed.join("; ") }
             );
         }
@@ -159,9 +172,13 @@ impl Search {
         if let Some(why) = result.outcomes().find_map(|outcome| outcome.incomplete.clone()) {
             return Ok(Attempt::Cut(why));
         }
-        missed.extend(result.blemish());
         Ok(if missed.is_empty() { Attempt::Met(Box::new(result)) } else { Attempt::Missed })
     }
+}
+
+/// Whether a rate below one that was missed says anything: some operation is due in its time.
+fn has_lower(missed: f64, from: f64, time_s: f64) -> bool {
+    missed >= RATE_LEAST.min(from / 1000.0) && missed * time_s >= 1.0
 }
 
 /// What one rate has come to.
@@ -170,4 +187,19 @@ enum Attempt {
     Missed,
     /// The run was cut short, and why.
     Cut(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However far the first rate is above what a server does.
+    #[test]
+    fn a_search_goes_down_to_where_nothing_is_due() {
+        assert!(has_lower(585.9, 600_000.0, 1.0) && has_lower(1.0, 600_000.0, 1.0));
+        assert!(!has_lower(0.9, 600_000.0, 1.0) && !has_lower(0.009, 10.0, 1e8));
+        assert!(has_lower(0.009, 0.1, 600.0));
+        let halvings = (crate::run::RATE_MAX / RATE_LEAST).log2();
+        assert!(halvings < STEPS_MAX as f64, "{halvings}");
+    }
 }

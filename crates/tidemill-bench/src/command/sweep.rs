@@ -7,7 +7,7 @@ use super::exit;
 use super::load::Load;
 use super::run::{Repeats, write_page};
 use crate::error::{Error, Result};
-use crate::file::first_free;
+use crate::file::{check_place, first_free, without_results};
 use crate::interrupt;
 use crate::report::matrix::Matrix;
 use crate::report::remark::behind;
@@ -32,7 +32,7 @@ pub(super) struct Sweep {
     prepare: bool,
     #[arg(long, default_value = "1", value_name = "N")]
     repeats: NonZeroUsize,
-    /// Where the results are kept [default: bench-results/sweep-SUITE-TIME, a new folder].
+    /// Where the results are kept: a folder with none in it [default: bench-results/sweep-SUITE-TIME].
     #[arg(short, long, value_name = "FOLDER")]
     output: Option<PathBuf>,
     /// Write a page with heat maps and plots as well.
@@ -51,6 +51,11 @@ impl Sweep {
         for load in &loads {
             load.experiment()?;
         }
+        if let Some(folder) = &self.output {
+            without_results(folder)?;
+            check_place(&folder.join("0000.json"))?;
+        }
+        self.html.as_deref().map_or(Ok(()), check_place)?;
         interrupt::listen().map_err(|error| Error::usage(error.to_string()))?;
         let mut results = Vec::new();
         let mut folder = self.output.clone();
@@ -130,11 +135,12 @@ fn described(result: &ResultFile) -> String {
     let behind = behind.map(|why| format!("; {why}")).unwrap_or_default();
     let blemish = result.blemish().map(|blemish| format!(" INCOMPLETE: {blemish}")).unwrap_or_default();
     format!(
-        "{}: {} processed, {} late, {} skipped, p99 {} ms{behind}{blemish}",
+        "{}: {} processed, {} late, {} skipped, {} failed, p99 {} ms{behind}{blemish}",
         named(&result.point),
         total.processed,
         total.late,
         total.skipped,
+        total.failed,
         shown(&total.response, total.response.quantile(0.99) as f64)
     )
 }
@@ -154,6 +160,9 @@ fn points(over: &[String]) -> Result<Vec<Vec<(String, String)>>> {
             )));
         }
         let values = separated(values);
+        if let Some(twice) = values.iter().enumerate().find(|(i, value)| values[..*i].contains(value)) {
+            return Err(Error::usage(format!("--over {name}: \"{}\" is there twice", twice.1)));
+        }
         let mut longer = Vec::new();
         for point in &points {
             for value in &values {
@@ -197,6 +206,8 @@ mod tests {
         let twice =
             super::points(&["a.x=1,2".to_owned(), "b=1".to_owned(), "a.x =3".to_owned()]).unwrap_err();
         assert_eq!(twice.to_string(), "--over a.x is there twice: its values belong together, a.x=A,B");
+        let same = super::points(&["clients=1,2, 1".to_owned()]).unwrap_err();
+        assert_eq!(same.to_string(), "--over clients: \"1\" is there twice");
     }
 
     #[test]

@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use crate::figure::ms;
 use crate::report::text::shown;
 use crate::run::{Pace, Plan, Progress, Tally};
 use crate::target::Target;
@@ -80,20 +79,24 @@ impl Lines {
         let seconds = progress.at.saturating_sub(self.last_at).as_secs_f64().max(0.001);
         let count = (total.processed - self.last.processed) as f64;
         let mean = |sum: f64| if count == 0.0 { 0.0 } else { sum / count };
+        let lat = mean(total.response.sum() - self.last.response.sum());
+        let squares = total.response.sum_of_squares() - self.last.response.sum_of_squares();
+        let stddev = (mean(squares) - lat * lat).max(0.0).sqrt();
         let mut line = match progress.is_warmup {
             true => format!("warm-up: {:.1} s", progress.at.as_secs_f64()),
             false => format!(
-                "progress: {:.1} s, {:.1} tps, lat {} ms, {} failed",
+                "progress: {:.1} s, {:.1} tps, lat {:.3} ms stddev {:.3}, {} failed",
                 progress.at.as_secs_f64(),
                 count / seconds,
-                ms(mean(total.response.sum() - self.last.response.sum())),
+                lat / 1e6,
+                stddev / 1e6,
                 total.failed - self.last.failed
             ),
         };
         if self.is_open_loop && !progress.is_warmup {
             line += &format!(
-                ", lag {} ms, {} skipped, {} late",
-                ms(mean(total.lag.sum() - self.last.lag.sum())),
+                ", lag {:.3} ms, {} skipped, {} late",
+                mean(total.lag.sum() - self.last.lag.sum()) / 1e6,
                 total.skipped - self.last.skipped,
                 total.late - self.last.late
             );
@@ -132,14 +135,18 @@ mod tests {
         let mut at = |ms: u64| {
             let at = Duration::from_millis(ms);
             let processed = at.saturating_sub(plan.warmup).as_millis() as u64 / 50;
-            let record =
-                Record { operations: vec![Tally { processed, ..Tally::default() }], ..Record::default() };
+            let mut tally = Tally { processed, ..Tally::default() };
+            (0..processed)
+                .for_each(|i| tally.response.record(if i % 2 == 0 { 1_000_000 } else { 3_000_000 }));
+            let record = Record { operations: vec![tally], ..Record::default() };
             let (is_warmup, errors) = (at < plan.warmup, &Failures::default());
             lines.line(&Progress { at, is_warmup, operations: &[], record: &record, errors, samples: &[] })
         };
         assert_eq!(at(1_500).as_deref(), Some("warm-up: 1.5 s"));
         assert_eq!(at(1_900), None);
-        assert!(at(2_500).unwrap().starts_with("progress: 2.5 s, 20.0 tps"));
+        let line = "progress: 2.5 s, 20.0 tps, lat 2.000 ms stddev 1.000, 0 failed; p50 ";
+        let told = at(2_500).unwrap();
+        assert!(told.starts_with(line), "{told}");
         assert!(at(3_000).unwrap().starts_with("progress: 3.0 s, 20.0 tps"));
     }
 }

@@ -3,16 +3,18 @@
 use super::csv_stream::CsvStream;
 use super::explain::explain;
 use super::oracle::check_reads;
+use super::origin;
 use super::original;
-use super::original_url::url_of;
+use super::original_url::{place_without_effect, url_of};
 use super::request::Requests;
 use super::request_log::{Logged, RequestLog, sampled_line};
 use super::sampled::{Figures, Sampled};
 use super::settings::{Settings, Sources};
 use super::shard::Shards;
 use super::suite::{NEEDS, drop_tables, fill};
-use super::validate::validate;
+use super::validate::{check_is_loaded, validate};
 use crate::error::{Error, Result, tells_of_an_existing_table};
+use crate::file::check_place;
 use crate::interrupt;
 use crate::machine::memory_max_bytes;
 use crate::report::text::report;
@@ -183,7 +185,8 @@ impl Ddl {
             schema.create_tables().iter().for_each(|statement| println!("{statement};"));
             println!("-- after the load");
             let next = schema.restart_nodes(settings.graph.counts.ids().end);
-            next.iter().chain(&schema.finish()).for_each(|statement| println!("{statement};"));
+            let last = [schema.finish(), origin::write(schema, &settings)].concat();
+            next.iter().chain(&last).for_each(|statement| println!("{statement};"));
         }
         Ok(true)
     }
@@ -223,6 +226,7 @@ impl Output {
         }
         let mut idle = settings.properties.without_effect();
         idle.extend(shards.without_effect(&settings.properties));
+        idle.extend(place_without_effect(settings, self.target.is_some()));
         if !idle.is_empty() {
             self.say(&format!("without effect here: {}", idle.join(", ")));
         }
@@ -286,8 +290,13 @@ impl Request {
         result.floor_cpu_us = floor_of(&settings, plan.seed);
         let csv = self.place.create_csv()?;
         let mut stream = self.create_stream(&settings)?;
+        self.output.as_deref().map_or(Ok(()), check_place)?;
         if !self.no_validate {
-            right_before(&check_reads(&target, &settings, &shards, None)?)?;
+            let checks = interrupt::cancelling(&target, || {
+                check_is_loaded(target.connect()?.as_mut(), &settings, &shards)?;
+                check_reads(&target, &settings, &shards, None)
+            });
+            right_before(&checks?)?;
         }
         let outcome = self.measure(requests, &settings, &plan, &target, stream.as_mut())?;
         let figures = original::request_csv(&settings, &plan, &outcome);
@@ -298,11 +307,11 @@ impl Request {
         result.repeats.push(outcome);
         result.memory_max_bytes = memory_max_bytes();
         if !self.no_validate && is_complete {
-            // The server may have gone: what was measured is told all the same.
-            let checks = target
-                .connect()
-                .and_then(|mut connection| validate(connection.as_mut(), &settings, &shards, false));
-            result.checks = checks.unwrap_or_else(|error| vec![could_not_validate(&error)]);
+            // The server may have gone, or Ctrl-C cancels the check: what was measured is told all the same.
+            let checks = || validate(target.connect()?.as_mut(), &settings, &shards, false);
+            let checks = interrupt::cancelling(&target, checks);
+            result.checks =
+                checks.unwrap_or_else(|error| vec![Check::not_made("the graph can be validated", &error)]);
         }
         if self.place.original_log {
             tell(&result.checks, &self.place);
@@ -379,11 +388,6 @@ fn right_before(checks: &[Check]) -> Result<()> {
     failed.map_or(Ok(()), |check| {
         Err(Error::Wrong(format!("the answers are wrong before the run: {}: {}", check.name, check.detail)))
     })
-}
-
-/// A graph that nobody could look at ranks with no other.
-fn could_not_validate(error: &Error) -> Check {
-    Check { name: "the graph can be validated".to_owned(), passed: false, detail: error.to_string() }
 }
 
 impl Validate {

@@ -8,6 +8,7 @@ use self::replay::{OF_LINKS, OF_NODES, OF_PARTS, unit_random};
 use self::unit::{Unit, Units};
 use super::payload::{Payload, Purpose};
 use super::random::Random;
+use super::request::is_transient;
 use super::schema::Schema;
 use super::settings::Settings;
 use super::store::{FIRST_LINK_TYPE, NODE_TYPE, data_value};
@@ -46,7 +47,7 @@ pub struct Loaded {
 }
 
 /// A unit that lost against others this often is a failure.
-const RETRIES_MAX: u32 = 100;
+const RETRIES_MAX: u32 = 999;
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 const LOADERS_MAX: usize = 1_000;
 
@@ -256,7 +257,7 @@ impl Loader<'_> {
         let mut tries = 0;
         loop {
             match work(self) {
-                Err(error) if error.is_retryable() && tries < RETRIES_MAX => {
+                Err(error) if tries < RETRIES_MAX && is_transient(&error, self.course.settings.compat) => {
                     tries += 1;
                     self.loaded.retries += 1;
                     std::thread::sleep(RETRY_PAUSE * tries);

@@ -4,6 +4,8 @@ use super::settings::Settings;
 use crate::error::{Error, Result};
 use crate::target::DEFAULT_URL;
 
+const PLACE: [&str; 5] = ["host", "linkstore", "password", "port", "user"];
+
 /// The target that the original's properties name, where its database is always "linkbench"; else the file that all verbs
 /// have.
 pub fn url_of(settings: &Settings) -> Result<String> {
@@ -20,6 +22,13 @@ pub fn url_of(settings: &Settings) -> Result<String> {
     let password =
         properties.text("password").map_or(String::new(), |password| format!(":{}", escape(password)));
     Ok(format!("{scheme}://{user}{password}@{host}:{port}/linkbench"))
+}
+
+/// What is set and does not say where the database is, because a URL does, or because no host is named.
+pub fn place_without_effect(settings: &Settings, has_url: bool) -> Vec<&'static str> {
+    let properties = &settings.properties;
+    let counts = !has_url && properties.text("host").is_some();
+    PLACE.into_iter().filter(|key| !counts && properties.contains(key)).collect()
 }
 
 /// For a part of a URL.
@@ -41,7 +50,11 @@ mod tests {
         let define = define.map(str::to_owned).to_vec();
         let settings = Sources { define, nodes: Some(10), ..Sources::default() }.settings().unwrap();
         assert_eq!(url_of(&settings).unwrap(), "postgres://a%40b:p%3Aw@db:5432/linkbench");
-        let settings = Sources { nodes: Some(10), ..Sources::default() }.settings().unwrap();
+        assert!(place_without_effect(&settings, false).is_empty());
+        assert_eq!(place_without_effect(&settings, true), ["host", "linkstore", "password", "user"]);
+        let define = vec!["linkstore=foo.Bar".to_owned()];
+        let settings = Sources { define, nodes: Some(10), ..Sources::default() }.settings().unwrap();
         assert_eq!(url_of(&settings).unwrap(), DEFAULT_URL);
+        assert_eq!(place_without_effect(&settings, false), ["linkstore"]);
     }
 }

@@ -134,6 +134,7 @@ impl Properties {
     /// An error for the first switch that is neither on nor off, and number that is none, whoever asks for it later.
     pub fn check_values(&self) -> Result<()> {
         SWITCHES.iter().try_for_each(|key| self.optional::<bool>(key).map(|_| ()))?;
+        self.optional::<u16>("port")?;
         WHOLE_NUMBERS.iter().try_for_each(|key| self.optional::<i64>(key).map(|_| ()))
     }
 }
@@ -143,7 +144,7 @@ fn expected<T>() -> &'static str {
     match std::any::type_name::<T>() {
         "bool" => "true or false",
         "f64" => "a number",
-        "i64" | "i32" | "u64" | "u32" | "usize" | "u8" => "a whole number in range",
+        "i64" | "i32" | "u64" | "u32" | "usize" | "u16" | "u8" => "a whole number in range",
         _ => "a known value",
     }
 }

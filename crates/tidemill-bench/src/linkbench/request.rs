@@ -4,7 +4,7 @@ mod requester;
 mod shard;
 
 use self::requester::Requester;
-pub use self::requester::RequesterEnd;
+pub use self::requester::{RequesterEnd, is_transient};
 use super::access::{Access, LinkAccess, Use, check_probability, class_name};
 use super::compat::Compat;
 use super::distribution::{Distribution, Geometric};
@@ -112,14 +112,22 @@ impl Requests {
             let message = format!("{rate} of each of {clients} requesters is above {RATE_MAX} a second");
             return Err(properties.wrong("requestrate", message));
         }
+        let requests = properties.required("requests")?;
+        let seconds = properties.or("maxtime", 100_000)?;
+        let empty = [("requests", requests), ("maxtime", seconds)].into_iter().find(|(_, most)| *most == 0);
+        if let Some((key, _)) = empty.filter(|_| clients > 0) {
+            return Err(
+                properties.wrong(key, "0 measures nothing; requesters=0 is no request phase".to_owned())
+            );
+        }
         Ok(Plan {
             clients,
             threads: None,
             pace: if rate > 0 { Pace::Poisson(rate_of_all) } else { Pace::Closed },
             limit: None,
             warmup: Duration::from_secs(properties.or("warmup_time", 0)?),
-            time: Duration::from_secs(properties.or("maxtime", 100_000)?),
-            operations_max: Some(properties.required("requests")?),
+            time: Duration::from_secs(seconds),
+            operations_max: Some(requests),
             seed: self.seed.unwrap_or(seed),
         })
     }
@@ -239,5 +247,7 @@ impl Workload for Requests {
     }
 }
 
+#[cfg(test)]
+mod failure_tests;
 #[cfg(test)]
 mod tests;

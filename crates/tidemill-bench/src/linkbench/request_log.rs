@@ -156,7 +156,9 @@ pub fn retry_lines(requests: &Requests, outcome: &Outcome) -> Vec<String> {
         format!("Graph Node total retry: {}", nodes(&sum)),
         format!("Graph Node max retry: {}", nodes(&most)),
     ];
-    let error = |(code, failure): (&str, &Failure)| format!("error({code}) {} times", failure.operations);
+    // The one that ended a requester is an error as well.
+    let times = |failure: &Failure| failure.operations + failure.clients;
+    let error = |(code, failure): (&str, &Failure)| format!("error({code}) {} times", times(failure));
     let errors: Vec<String> = outcome.errors.iter().map(error).collect();
     if !errors.is_empty() {
         lines.push("Error counts".to_owned());
@@ -219,6 +221,7 @@ mod tests {
         ends.into_iter().enumerate().for_each(|(index, end)| requests.ended(index, end));
         let mut errors = Failures::default();
         (0..4).for_each(|_| errors.add(&Error::server("22021", "invalid byte sequence")));
+        errors.add_end(&Error::server("22021", "invalid byte sequence"));
         let lines = retry_lines(&requests, &Outcome { errors, ..Outcome::default() });
         let links = "0 update, 0 delete, 0 get, 0 multiget, 0 get_link_list, 0 count, 0 add_bulk_links, 0 add_bulk_counts";
         let expected = [
@@ -228,7 +231,7 @@ mod tests {
             "Graph Node total retry: 0 add, 0 add_bulk, 0 get, 1 update, 0 delete".to_owned(),
             "Graph Node max retry: 0 add, 0 add_bulk, 0 get, 1 update, 0 delete".to_owned(),
             "Error counts".to_owned(),
-            "error(22021) 4 times".to_owned(),
+            "error(22021) 5 times".to_owned(),
         ];
         assert_eq!(lines, expected);
     }

@@ -1,7 +1,9 @@
 //! The three tables, as each database wants them.
 
 use super::Result;
+use super::origin;
 use super::properties::Properties;
+use crate::catalog::PRIMARY_KEY;
 use crate::target::Dialect;
 
 /// Names and choices of the tables.
@@ -98,16 +100,16 @@ impl Schema {
         self.data_type == DataType::Text
     }
 
-    fn qualified(&self, table: &str) -> String {
+    pub fn qualified(&self, table: &str) -> String {
         match &self.namespace {
             Some(namespace) => format!("{namespace}.{table}"),
             None => table.to_owned(),
         }
     }
 
-    /// Whether it has a schema or database of its own.
-    pub fn has_namespace(&self) -> bool {
-        self.namespace.is_some()
+    /// A schema or database of its own.
+    pub fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
     }
 
     /// How it is told apart from other shards.
@@ -120,7 +122,7 @@ impl Schema {
         let tables = [self.links(), self.counts(), self.nodes()];
         // MySQL drops nothing from a database that is not there.
         let drops = tables.map(|table| format!("DROP TABLE IF EXISTS {table}"));
-        self.create_namespace().into_iter().chain(drops).collect()
+        self.create_namespace().into_iter().chain(drops).chain([origin::drop(self)]).collect()
     }
 
     /// In MySQL the same statement makes a database.
@@ -142,7 +144,15 @@ impl Schema {
         statements
     }
 
-    /// Keys and indexes that are quicker to build when the rows are there, and what the planner must know.
+    /// What each table has after `finish`, as the catalogue tells it.
+    pub fn keys(&self) -> [(&str, Vec<String>); 3] {
+        let primary = || PRIMARY_KEY.to_owned();
+        let of_links = vec![primary(), "INDEX id1_type".to_owned()];
+        [(&self.links, of_links), (&self.counts, vec![primary()]), (&self.nodes, vec![primary()])]
+    }
+
+    /// What the planner must know, then keys and indexes that are quicker to build when the rows are there: they come last,
+    /// because where one of them is missing the load was cut short.
     pub fn finish(&self) -> Vec<String> {
         let (links, counts, nodes) = (self.links(), self.counts(), self.nodes());
         let covering = match self.dialect {
@@ -154,6 +164,10 @@ impl Schema {
         let index = format!("CREATE INDEX id1_type ON {links} ({columns})");
         match self.dialect {
             Dialect::Postgres => vec![
+                // Without it the covering index cannot answer by itself, and plans are guesses.
+                format!("VACUUM (ANALYZE) {links}"),
+                format!("VACUUM (ANALYZE) {counts}"),
+                format!("VACUUM (ANALYZE) {nodes}"),
                 format!("ALTER TABLE {links} ADD PRIMARY KEY (link_type, id1, id2)"),
                 index,
                 format!(
@@ -161,13 +175,10 @@ impl Schema {
                     self.counts
                 ),
                 format!("ALTER TABLE {nodes} ADD PRIMARY KEY (id)"),
-                // Without it the covering index cannot answer by itself, and plans are guesses.
-                format!("VACUUM (ANALYZE) {links}"),
-                format!("VACUUM (ANALYZE) {counts}"),
-                format!("VACUUM (ANALYZE) {nodes}"),
             ],
-            Dialect::MySql => vec![index, format!("ANALYZE TABLE {links}, {counts}, {nodes}")],
-            Dialect::Sqlite => vec![index, "ANALYZE".to_owned()],
+            Dialect::MySql => vec![format!("ANALYZE TABLE {links}, {counts}, {nodes}"), index],
+            // Its statistics are those of indexes: both or none.
+            Dialect::Sqlite => ["BEGIN", &index, "ANALYZE", "COMMIT"].map(str::to_owned).to_vec(),
             Dialect::Noop => Vec::new(),
         }
     }

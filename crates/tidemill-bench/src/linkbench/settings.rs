@@ -77,13 +77,17 @@ impl Sources {
         }
         if let Some(config) = &self.config {
             properties.fill(&Properties::read(config)?);
-            let home = home(config);
-            if let Some(workload) = properties.text("workload_file") {
-                properties.fill(&Properties::read(&home.join(workload))?);
-            }
-            if self.data_file.is_none() {
-                self.resolve_data_file(&mut properties, &home);
-            }
+        }
+        let mut home = self.config.as_deref().map(home_of);
+        if let Some(path) = from_home(&properties, "workload_file", home.as_deref()) {
+            properties.fill(&Properties::read(&path)?);
+            home = home.or_else(|| Some(home_of(&path)));
+        }
+        if self.data_file.is_none()
+            && !properties.is_defined("data_file")
+            && let Some(path) = from_home(&properties, "data_file", home.as_deref())
+        {
+            properties.set("data_file", &path.display().to_string(), "data_file of the workload");
         }
         if let Some(preset) = self.preset_or_default() {
             properties.fill(&preset.properties());
@@ -102,20 +106,17 @@ impl Sources {
     fn preset_or_default(&self) -> Option<Preset> {
         self.preset.or_else(|| self.config.is_none().then_some(Preset::Fb2017))
     }
+}
 
-    /// A path in a file counts from the benchmark's home, one of the command line from here.
-    fn resolve_data_file(&self, properties: &mut Properties, home: &Path) {
-        let is_defined =
-            self.define.iter().any(|definition| definition.trim_start().starts_with("data_file"));
-        let path = properties.text("data_file").map(|path| home.join(path).display().to_string());
-        if let (Some(path), false) = (path, is_defined) {
-            properties.set("data_file", &path, "data_file of the workload");
-        }
-    }
+/// A path in a file counts from the benchmark's home, one of the command line from here.
+fn from_home(properties: &Properties, key: &str, home: Option<&Path>) -> Option<PathBuf> {
+    let path = Path::new(properties.text(key)?);
+    let home = home.filter(|_| !properties.is_defined(key));
+    Some(home.map_or_else(|| path.to_path_buf(), |home| home.join(path)))
 }
 
 /// `LINKBENCH_HOME`, or what it would be for a file in its folder `config`.
-fn home(config: &Path) -> PathBuf {
+fn home_of(config: &Path) -> PathBuf {
     if let Ok(home) = std::env::var("LINKBENCH_HOME") {
         return PathBuf::from(home);
     }
@@ -163,6 +164,44 @@ mod tests {
         assert!(message.starts_with(&home.path().join("Dist.dat").display().to_string()), "{message}");
     }
 
+    #[test]
+    fn a_workload_file_needs_no_other_and_is_looked_for_from_here() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("config");
+        std::fs::create_dir(&config).unwrap();
+        let workload = config.join("w.properties");
+        std::fs::write(&workload, "link_type_count = 3\ndata_file = Dist.dat\n").unwrap();
+        let of = |config: Option<PathBuf>, more: &[&str]| {
+            let define = [
+                &[format!("workload_file={}", workload.display())][..],
+                &more.iter().map(|more| (*more).to_owned()).collect::<Vec<_>>(),
+            ];
+            let nodes = Some(10);
+            Sources {
+                config,
+                define: define.concat(),
+                nodes,
+                preset: Some(Preset::Fb2017),
+                ..Sources::default()
+            }
+            .settings()
+        };
+        // What it names itself counts from its home.
+        let message = of(None, &[]).unwrap_err().to_string();
+        assert!(message.starts_with(&folder.path().join("Dist.dat").display().to_string()), "{message}");
+        let settings =
+            of(None, &["nlinks_func=const", "nlinks_config=0", "nlinks_default=1", "data_file="]).unwrap();
+        assert_eq!(settings.properties.text("link_type_count"), Some("3"));
+        let file = config.join("c.properties");
+        std::fs::write(&file, "loaders = 2\n").unwrap();
+        let define = vec!["workload_file=nowhere.properties".to_owned()];
+        for config in [None, Some(file)] {
+            let sources = Sources { config, define: define.clone(), ..Sources::default() };
+            let message = sources.settings().unwrap_err().to_string();
+            assert!(message.starts_with("nowhere.properties: "), "{message}");
+        }
+    }
+
     /// Its files of MySQL have them, as comments.
     #[test]
     fn what_only_the_original_s_loader_can_is_told() {
@@ -186,6 +225,7 @@ mod tests {
         assert!(message("randomid2max=10").contains("is too small for"));
         assert!(message("randomid2max=-1").contains("-1 is below 0"));
         assert!(message("loaders=x").contains("\"loaders\" (-D loaders=x): \"x\" is not a whole number"));
+        assert!(message("port=abc").contains("\"abc\" is not a whole number in range"));
         assert!(message("use_hdr_histogram=maybe").contains("\"maybe\" is not true or false"));
         let functions = message("nlinks_func=ROUND_ROBIN");
         assert!(

@@ -39,7 +39,7 @@ impl Shards {
     /// What is set and changes nothing, because the tables are in the target's own database.
     pub fn without_effect(&self, properties: &Properties) -> Option<&'static str> {
         let is_set = properties.contains("dbprefix");
-        let is_named = self.schemas.iter().any(Schema::has_namespace);
+        let is_named = self.schemas.iter().any(|schema| schema.namespace().is_some());
         (is_set && !is_named).then_some("dbprefix")
     }
 

@@ -2,6 +2,7 @@
 
 use super::load::{LoadPlan, Loaded, load};
 use super::oracle::check_reads;
+use super::origin;
 use super::request::Requests;
 use super::settings::{Settings, Sources};
 use super::shard::Shards;
@@ -130,6 +131,7 @@ pub fn fill(
         report("building indexes");
         execute(target, &schema.restart_nodes(settings.graph.counts.ids().end))?;
         execute(target, &schema.finish())?;
+        execute(target, &origin::write(schema, settings))?;
     }
     Ok(all)
 }

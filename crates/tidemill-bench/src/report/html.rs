@@ -98,7 +98,7 @@ fn cards(out: &mut String, result: &ResultFile) {
             _ => (figure.name(), "ms", ms),
         };
         let range = interval
-            .map_or("too short to tell".to_owned(), |(low, high)| format!("{} to {}", show(low), show(high)));
+            .map_or("too few to tell".to_owned(), |(low, high)| format!("{} to {}", show(low), show(high)));
         let noise = floor.map(|floor| format!("<br>noise ± {:.1} %", floor * 100.0)).unwrap_or_default();
         let _ = writeln!(
             out,

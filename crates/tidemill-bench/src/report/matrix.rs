@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::remark::behind;
+use super::remark::{behind, unlucky};
 use crate::figure::{ms, percent};
 use crate::result::ResultFile;
 use crate::run::{Pace, Tally};
@@ -139,13 +139,14 @@ impl<'a> Matrix<'a> {
         out
     }
 
-    /// A line for each cell whose run did not have its rate.
+    /// A line for each cell whose run did not have its rate, or in which many operations failed.
     fn behind(&self) -> Vec<String> {
         let cells = self.rows.iter().flat_map(|(_, cells)| cells.iter().flatten());
         let told = cells.filter_map(|result| {
             let point: Vec<String> =
                 result.point.iter().map(|(name, value)| format!("{name}={value}")).collect();
-            let why = result.repeats.iter().find_map(|outcome| behind(result, outcome))?;
+            let why = |outcome| behind(result, outcome).or_else(|| unlucky(outcome));
+            let why = result.repeats.iter().find_map(why)?;
             Some(format!("\nWARNING: {}: {why}", point.join(" ")))
         });
         let mut lines: Vec<String> = told.collect();

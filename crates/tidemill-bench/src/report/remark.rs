@@ -4,12 +4,10 @@ use super::noise;
 use crate::figure::{ms, percent};
 use crate::result::ResultFile;
 use crate::run::{Outcome, Pace};
-use crate::stats::{Figure, Seconds};
+use crate::stats::{Figure, STEADY_SECONDS_LEAST, Seconds};
 
 /// Above this share of its processors the generator is suspected to measure itself.
 const CPU_SHARE_MAX: f64 = 0.75;
-/// With a larger share of failed operations the figures are those of the lucky ones.
-const FAILED_SHARE_MAX: f64 = 0.01;
 /// Idle clients that wake up later than this in one of a hundred cases make responses look slower.
 const OVERSLEEP_MAX_NS: u64 = 1_000_000;
 
@@ -61,7 +59,11 @@ pub fn remarks(result: &ResultFile) -> Vec<String> {
     let noise = spread(&result.repeats).map(|spread| {
         format!("noise of this machine (repeats of the same run, p50): {:.1} %", spread * 100.0)
     });
-    result.repeats.iter().map(generator).chain(noise).collect()
+    let is_short = |outcome: &Outcome| !Seconds::of(std::slice::from_ref(outcome)).can_drift();
+    let unjudged = result.outcomes().any(is_short).then(|| {
+        format!("too short to tell whether it was steady: that takes {STEADY_SECONDS_LEAST} whole seconds")
+    });
+    result.repeats.iter().map(generator).chain(noise).chain(unjudged).collect()
 }
 
 /// Why the figures may not be the database's.
@@ -132,9 +134,8 @@ pub fn idle(outcome: &Outcome) -> Option<String> {
 /// Many operations failed.
 pub fn unlucky(outcome: &Outcome) -> Option<String> {
     let total = outcome.record.total();
-    let is_much = total.failed as f64 > FAILED_SHARE_MAX * total.asked() as f64;
     let codes = || outcome.errors.iter().map(|(code, _)| code).collect::<Vec<_>>().join(", ");
-    is_much.then(|| {
+    total.is_unlucky().then(|| {
         let share = percent(total.failed, total.asked());
         format!("{share:.1} % of the operations failed ({}): these are figures of the others", codes())
     })
@@ -176,8 +177,21 @@ mod tests {
     }
 
     #[test]
-    fn each_repeat_is_checked_for_its_steadiness() {
-        let plan = Plan {
+    fn a_run_that_is_too_short_for_the_check_says_so() {
+        let said = |seconds: usize| {
+            let mut outcome = outcome(5, 9);
+            outcome.record.intervals.truncate(seconds);
+            let mut result = ResultFile::new("x", target(), &plan());
+            result.repeats = vec![outcome];
+            remarks(&result)
+                .iter()
+                .any(|remark| remark.starts_with("too short to tell whether it was steady"))
+        };
+        assert_eq!((said(14), said(15)), (true, false));
+    }
+
+    fn plan() -> Plan {
+        Plan {
             clients: 1,
             threads: None,
             pace: Pace::Closed,
@@ -186,15 +200,22 @@ mod tests {
             time: Duration::from_secs(30),
             operations_max: None,
             seed: 1,
-        };
-        let target = TargetRecord {
+        }
+    }
+
+    fn target() -> TargetRecord {
+        TargetRecord {
             url: String::new(),
             dialect: "postgres".to_owned(),
             version: String::new(),
             is_encrypted: false,
             server_settings: Default::default(),
-        };
-        let mut result = ResultFile::new("x", target, &plan);
+        }
+    }
+
+    #[test]
+    fn each_repeat_is_checked_for_its_steadiness() {
+        let mut result = ResultFile::new("x", target(), &plan());
         result.repeats = vec![outcome(5, 5), outcome(5, 9)];
         let told = "not steady in repeat 2: responses changed by +80 % from the first third to the last";
         assert_eq!(warnings(&result), [told]);

@@ -101,9 +101,10 @@ fn operations(out: &mut String, result: &ResultFile) {
     let mut rows = Vec::new();
     for (index, name) in first.operations.iter().enumerate() {
         let estimates = Seconds::of_operation(&result.repeats, index).estimates(&figures);
-        let intervals: Option<Vec<_>> = estimates.iter().map(|estimate| estimate.interval).collect();
-        let asked = intervals.filter(|_| estimates.iter().any(|estimate| estimate.value > 0.0));
-        rows.extend(asked.map(|intervals| (name, intervals)));
+        let is_asked = estimates.iter().any(|estimate| estimate.value > 0.0);
+        let intervals: Vec<_> = estimates.iter().map(|estimate| estimate.interval).collect();
+        let told = Some(intervals).filter(|of| is_asked && of.iter().any(Option::is_some));
+        rows.extend(told.map(|intervals| (name, intervals)));
     }
     if rows.is_empty() {
         return;
@@ -112,8 +113,9 @@ fn operations(out: &mut String, result: &ResultFile) {
     let heads: String = figures.iter().map(|figure| format!(" {:>22}", figure.name())).collect();
     put(out, &format!("\n{:<width$}{heads}", "95 % intervals"));
     for (name, intervals) in rows {
-        let show = |(figure, (low, high)): (&Figure, &(f64, f64))| {
-            format!(" {:>22}", format!("{} to {}", bare(*figure, *low), figure.show(*high)))
+        let show = |(figure, interval): (&Figure, &Option<(f64, f64)>)| {
+            let range = |(low, high)| format!("{} to {}", bare(*figure, low), figure.show(high));
+            format!(" {:>22}", interval.map_or("-".to_owned(), range))
         };
         put(out, &format!("{name:<width$}{}", figures.iter().zip(&intervals).map(show).collect::<String>()));
     }
@@ -176,7 +178,7 @@ fn figures(out: &mut String, result: &ResultFile) {
 
 fn figure_line(out: &mut String, name: &str, figure: Figure, estimate: Estimate, noise: &str) {
     let Estimate { value, interval } = estimate;
-    let range = interval.map_or("too few intervals to tell".to_owned(), |(low, high)| {
+    let range = interval.map_or("too few to tell".to_owned(), |(low, high)| {
         format!("{} to {}", figure.show(low), figure.show(high))
     });
     put(out, format!("{name:<12}{:>14}  {range:<24}  {noise}", figure.show(value)).trim_end());

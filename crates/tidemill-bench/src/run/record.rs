@@ -16,6 +16,9 @@ const BACKLOG_SHARE_MAX: f64 = 0.01;
 /// In the last moments of any run some are due, and of a short one they are soon a percent.
 const BACKLOG_LEAST: u64 = 5;
 
+/// With a larger share of failed operations the figures are those of the lucky ones.
+const FAILED_SHARE_MAX: f64 = 0.01;
+
 /// What one operation did, or all of them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tally {
@@ -122,6 +125,11 @@ impl Tally {
     /// All that were due and taken by a client.
     pub fn asked(&self) -> u64 {
         self.processed + self.skipped + self.failed
+    }
+
+    /// So many failed that the figures are those of the lucky ones, and say nothing of the whole.
+    pub fn is_unlucky(&self) -> bool {
+        self.failed as f64 > FAILED_SHARE_MAX * self.asked() as f64
     }
 
     /// All that were due.

@@ -43,7 +43,11 @@ impl Workload for Scripts {
         }
         // In the order in which pgbench draws the seeds of its clients and of hash functions.
         let mut seeds = Random::new(seat.seed);
-        let drawn: Vec<u64> = (0..=seat.clients + 1).map(|_| seeds.bits()).collect();
+        let mut drawn: Vec<u64> = (0..=seat.clients).map(|_| seeds.bits()).collect();
+        // The next one is the first thread's, which chooses scripts; a seed of hash functions that is given is not drawn.
+        let is_given = self.variables.text("default_seed").is_some();
+        drawn.extend((!is_given).then(|| seeds.bits()));
+        let chooser = drawn.last().copied().unwrap_or_default();
         let mut variables = self.variables.clone();
         let mut built_in = |name: &str, value: i64| {
             if variables.text(name).is_none() {
@@ -60,7 +64,11 @@ impl Workload for Scripts {
             connection,
             variables,
             random: Random::new(drawn[seat.index]),
-            choice: Random::part(drawn[seat.clients + 1], seat.index as u64),
+            choice: match seat.index {
+                0 => Random::new(chooser),
+                // The clients of a thread share it under pgbench, in the order in which they come to be ready.
+                index => Random::part(chooser, index as u64),
+            },
             chosen: 0,
             prepared: self.scripts.iter().map(|script| vec![None; script.steps.len()]).collect(),
             times: self.scripts.iter().map(|script| vec![(0, 0); script.steps.len()]).collect(),

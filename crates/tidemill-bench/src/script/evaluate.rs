@@ -36,17 +36,17 @@ impl Scope<'_> {
         }
     }
 
-    /// AND is decided by a false operand, OR by a true one; NULL is unknown.
+    /// AND is decided by a false operand, OR by a true one. As pgbench has it, what begins with NULL is NULL, and the rest is not
+    /// looked at.
     fn logic(&mut self, left: &Expression, right: &Expression, decisive: bool) -> Result<Value, String> {
         let left = self.evaluate(left)?;
-        if left != Value::Null && left.bool()? == decisive {
-            return Ok(Value::Bool(decisive));
+        if left == Value::Null || left.bool()? == decisive {
+            return Ok(left);
         }
-        let right = self.evaluate(right)?;
-        if right != Value::Null && right.bool()? == decisive {
-            return Ok(Value::Bool(decisive));
+        match self.evaluate(right)? {
+            Value::Null => Ok(Value::Null),
+            right => right.bool().map(Value::Bool),
         }
-        Ok(if left == Value::Null || right == Value::Null { Value::Null } else { Value::Bool(!decisive) })
     }
 
     fn call(&mut self, function: Function, values: &[Value]) -> Result<Value, String> {
@@ -209,7 +209,9 @@ mod tests {
         for (text, wanted) in [
             ("true and null", Value::Null),
             ("false and null", Value::Bool(false)),
-            ("null or true", Value::Bool(true)),
+            ("null or true", Value::Null),
+            ("null and 1", Value::Null),
+            ("true or null", Value::Bool(true)),
             ("not 1 = 2", Value::Bool(true)),
             ("1 is null", Value::Bool(false)),
             ("null isnull and 1 notnull", Value::Bool(true)),

@@ -60,7 +60,8 @@ impl Scan<'_> {
             if is_word_start(next) {
                 self.words.take(token, self.parentheses > 0);
             }
-            self.sql.push_str(token);
+            // Whether psql has such a variable; pgbench's are none of psql's.
+            self.sql.push_str(if token.starts_with(":{?") { "FALSE" } else { token });
             self.at += length;
         }
         Ok(Scanned { sql: self.sql, length: self.at, end: End::Text })
@@ -81,6 +82,7 @@ impl Scan<'_> {
             '$' => self.dollar_quoted(),
             // A variable is no word, whatever its name.
             ':' if rest.starts_with("::") => Ok(2),
+            ':' if rest.starts_with(":{?") => Ok(existence_length(rest).unwrap_or(1)),
             ':' => Ok(1 + word_length(&rest[1..])),
             next if is_word_start(next) => Ok(word_length(rest)),
             other => Ok(other.len_utf8()),
@@ -139,6 +141,12 @@ impl Scan<'_> {
             None => self.error(format!("unterminated {tag}")),
         }
     }
+}
+
+/// Of `:{?name}`; none where it does not end, or names nothing.
+fn existence_length(text: &str) -> Option<usize> {
+    let length = text[3..].find(|c: char| !is_word_start(c) && !c.is_ascii_digit())?;
+    (length > 0 && text[3 + length..].starts_with('}')).then_some(length + 4)
 }
 
 fn is_word_start(c: char) -> bool {

@@ -144,12 +144,12 @@ impl Variables {
     }
 }
 
-/// C's `%.*g`: that many digits, no zeros at the end, an exponent where it is shorter.
+/// PostgreSQL's `%.*g`: that many digits, no zeros at the end, an exponent where it is shorter.
 pub fn general(value: f64, digits: usize) -> String {
     if value == 0.0 || !value.is_finite() {
         return match value {
-            v if v.is_nan() => "nan".to_owned(),
-            v if v.is_infinite() => if v > 0.0 { "inf" } else { "-inf" }.to_owned(),
+            v if v.is_nan() => "NaN".to_owned(),
+            v if v.is_infinite() => if v > 0.0 { "Infinity" } else { "-Infinity" }.to_owned(),
             v => if v.is_sign_negative() { "-0" } else { "0" }.to_owned(),
         };
     }
@@ -182,7 +182,9 @@ mod tests {
             (0.0001, "0.0001"),
             (-2.5, "-2.5"),
             (100.0, "100"),
-            (f64::INFINITY, "inf"),
+            (f64::INFINITY, "Infinity"),
+            (f64::NEG_INFINITY, "-Infinity"),
+            (f64::NAN, "NaN"),
         ] {
             assert_eq!(general(value, 15), text);
         }

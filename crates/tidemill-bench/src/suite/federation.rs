@@ -88,7 +88,12 @@ impl Suite for Federation {
     /// Every answer, compared with that of SQLite over the same rows.
     fn validate(&self, context: &Context, is_after: bool) -> Result<Vec<Check>> {
         let layout = Layout::of(context)?;
-        if is_after || super::one_of("check", context.text("check")?, &["yes", "no"])? == "no" {
+        let is_checked = super::one_of("check", context.text("check")?, &["yes", "no"])? == "yes";
+        if is_after {
+            return Ok(Vec::new());
+        }
+        layout.check_servers(context.target.connect()?.as_mut())?;
+        if !is_checked {
             return Ok(Vec::new());
         }
         if layout.rows * layout.parts() as u64 > CHECKED_ROWS_MAX {

@@ -5,11 +5,12 @@ mod expected;
 
 use std::sync::Arc;
 
+use crate::catalog::{PRIMARY_KEY, keys, lacks};
 use crate::error::{Error, Result, tells_of_something_unsupported};
 use crate::random::Random;
 use crate::run::Workload;
 use crate::script::{Script, Scripts, Variables, fill};
-use crate::suite::{Check, Context, Defaults, Parameter, Suite};
+use crate::suite::{Check, Context, Defaults, Parameter, Suite, one_of};
 use crate::target::{Connection, Dialect, Rows, Value};
 use expected::Expected;
 
@@ -135,11 +136,7 @@ impl Suite for Reporting {
 
     fn prepare(&self, context: &Context) -> Result<()> {
         let scale = scale(context)?;
-        let has_keys = match context.text("keys")? {
-            "yes" => true,
-            "no" => false,
-            other => return Err(Error::usage(format!("parameter \"keys\" is yes or no, not \"{other}\""))),
-        };
+        let has_keys = has_keys(context)?;
         let mut connection = context.target.connect()?;
         connection.execute("DROP VIEW IF EXISTS pgbench_view")?;
         for (table, _) in TABLES.iter().rev() {
@@ -177,9 +174,13 @@ impl Suite for Reporting {
         }
         let expected = Expected::of(scale(context)?, context.data_seed()?);
         let mut connection = context.target.connect()?;
+        let keys = check_keys(connection.as_mut(), context)?;
+        if !keys.passed {
+            return Ok(vec![keys]);
+        }
         let mut rows = Rows::default();
         connection.query(SCRIPTS[0].1, &mut rows)?;
-        let mut checks = vec![expected.check("query 1 by the seed", &[rows], 2, expected.by_fk1.len())];
+        let mut checks = vec![keys, expected.check("query 1 by the seed", &[rows], 2, expected.by_fk1.len())];
         for (i, (_, script)) in SCRIPTS.iter().enumerate().skip(1) {
             let mut answers = Vec::new();
             for fk1 in expected.asked() {
@@ -198,6 +199,51 @@ impl Suite for Reporting {
         }
         Ok(checks)
     }
+}
+
+fn has_keys(context: &Context) -> Result<bool> {
+    Ok(one_of("keys", context.text("keys")?, &["yes", "no"])? == "yes")
+}
+
+/// Whether the tables have the keys and indexes that the result will say they have.
+fn check_keys(connection: &mut dyn Connection, context: &Context) -> Result<Check> {
+    let has_keys = has_keys(context)?;
+    let mut wrong = Vec::new();
+    for (table, _) in TABLES {
+        let found = match keys(connection, context.target.dialect(), None, table) {
+            // Servers that speak PostgreSQL's protocol need not have its catalogue.
+            Err(error @ Error::Server(_)) => {
+                return Ok(key_check(true, format!("the server does not tell: {error}")));
+            }
+            found => found?,
+        };
+        let wanted = wanted_keys(table);
+        if has_keys {
+            wrong.extend(lacks(table, &found, &wanted));
+        } else {
+            let others = wanted.iter().filter(|key| found.contains(*key));
+            wrong.extend(others.map(|key| format!("{table} has {key}")));
+        }
+    }
+    let detail = if wrong.is_empty() { "as made".to_owned() } else { wrong.join(", ") };
+    Ok(key_check(wrong.is_empty(), detail))
+}
+
+fn key_check(passed: bool, detail: String) -> Check {
+    Check { name: "keys and indexes".to_owned(), passed, detail }
+}
+
+fn wanted_keys(table: &str) -> Vec<String> {
+    let more: &[&str] = match table {
+        "pgbench_reporting" => &[
+            "FOREIGN KEY (fk1)",
+            "FOREIGN KEY (fk2)",
+            "INDEX ix_pgbench_reporting_fk1",
+            "INDEX ix_pgbench_reporting_fk2",
+        ],
+        _ => &[],
+    };
+    [PRIMARY_KEY].iter().chain(more).map(|key| (*key).to_owned()).collect()
 }
 
 /// Not every server has keys.

@@ -253,7 +253,7 @@ fn passwords_are_sent_as_the_server_wants_them() {
     assert!(error.contains("asks for the password of \"plain\""), "{error}");
 }
 
-/// Conflicts are part of a workload: told by code, with a warning when they are many, and the result ranks.
+/// Conflicts are part of a workload: told by code, and when they are many, with a warning and without a verdict.
 #[test]
 fn conflicts_are_told_by_code() {
     let Some(server) = Postgres::start() else { return };
@@ -285,6 +285,8 @@ fn conflicts_are_told_by_code() {
     );
     let compared = bench(dir.path(), &["compare", "r.json", "r.json"]);
     assert!(compared.code == 0 && compared.out.contains("NOT ALL OPERATIONS: r.json: "), "{}", compared.out);
+    assert_eq!(compared.out.matches("does not rank: too many failed").count(), 6, "{}", compared.out);
+    assert_eq!(bench(dir.path(), &["compare", "r.json", "r.json", "--check"]).code, 2);
 }
 
 /// As with pgbench: what such a script does is not there for others.
@@ -360,4 +362,34 @@ fn a_limit_alone_is_in_milliseconds() {
     let run = ["run", &script, "--target", "noop:", "--closed", "-t", "3", "-L", "10", "-P", "0"];
     let ran = bench(dir.path(), &run);
     assert!(ran.code == 0 && ran.out.contains("limit 10 ms") && ran.out.contains("late 3/3"), "{}", ran.out);
+}
+
+/// Nine of ten lose against others, and those that do not are quick.
+#[test]
+fn what_fails_meets_nothing() {
+    let Some(server) = Postgres::start() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let text = "\\set x random(1, 100)\n\\if :x <= 90\ndo $$ begin raise exception $q$x$q$ using errcode = $q$40001$q$; end $$;\n\
+                \\else\nselect 1;\n\\endif\n";
+    let script = write(dir.path(), "fails.sql", text);
+    let url = server.url();
+    let common = [&script, "--target", &url, "-T", "1s", "--warmup", "0"];
+    let run = ["run", "-R", "100", "-P", "0", "--threshold"];
+    let told = "of the operations failed (40001), and no condition says how many may";
+    let ran = bench(dir.path(), &[&run[..], &["p99 < 10s"], &common].concat());
+    assert!(ran.code == 3 && ran.out.contains("MISSED: ") && ran.out.contains(told), "{}", ran.out);
+    let allowed = bench(dir.path(), &[&run[..], &["p99 < 10s and failed < 99%"], &common].concat());
+    assert_eq!(allowed.code, 0, "{}{}", allowed.out, allowed.err);
+    let search = ["search", "--from", "40", "--until", "p99 < 10s and skipped = 0"];
+    let searched = bench(dir.path(), &[&search[..], &common].concat());
+    assert!(searched.code == 3 && searched.out.contains("no rate meets p99 < 10s"), "{}", searched.out);
+    for part in [told, "WARNING: nothing is late or skipped without --limit, whatever \"skipped = 0\" says"] {
+        assert!(searched.err.contains(part), "{part}: {}", searched.err);
+    }
+    let swept = bench(dir.path(), &[&["sweep", "--over", "rate=50"], &common[..]].concat());
+    assert!(
+        swept.out.contains("WARNING: rate=50: ") && swept.out.contains("failed (40001)"),
+        "{}",
+        swept.out
+    );
 }

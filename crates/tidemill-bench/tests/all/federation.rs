@@ -51,6 +51,18 @@ fn federation_is_checked() {
                 postgres_fdw: 2 × 20000 rows of 50 sensors, seed 1";
     assert!(unequal.out.contains(told) && page().contains(told), "{}", unequal.out);
     assert!(!unequal.out.contains('⊙') && !page().contains("<td>⊙"), "{}", unequal.out);
+    // What stands in the result is what the tables were made over.
+    let others = format!("nodes={},postgres://postgres@127.0.0.1:1/two", node("one"));
+    let others = ["--target", &server.url(), "-p", &others, "-p", "engine=postgres_fdw"];
+    let refused = bench(
+        dir.path(),
+        &[&["run", "federation", "--closed", "-t", "1", "-p", "check=no"], &others[..]].concat(),
+    );
+    let told = format!(
+        "server bench_node1 is dbname two, host 127.0.0.1, port {}, and not dbname two, host 127.0.0.1, port 1\n",
+        server.port
+    );
+    assert!(refused.code == 2 && refused.err.contains(&told), "{}{}", refused.out, refused.err);
     let place = ["--target", &server.url(), "-p", &nodes, "-p", "engine=postgres_fdw"];
     marks_tell_what_went_wrong(dir.path(), admin.as_mut(), &node("one"), &place);
 }

@@ -104,6 +104,32 @@ fn ctrl_c_leaves_out_the_check_after_the_run() {
     assert!(ran.code == 2 && ran.out.contains("INCOMPLETE: interrupted\n"), "{}{}", ran.out, ran.err);
 }
 
+/// A run that has ended is told and kept whatever becomes of the check behind it.
+#[test]
+fn ctrl_c_cancels_the_check_after_the_run() {
+    let Some(server) = Postgres::start() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("asked");
+    std::fs::create_dir(&folder).unwrap();
+    let check =
+        "[[check]]\nname = \"long\"\nsql = \"select 1 from pg_sleep(600)\"\nequals = \"1\"\nwhen = \"after\"";
+    write(&folder, "suite.toml", &format!("[[script]]\nfile = \"one.sql\"\n{check}"));
+    write(&folder, "one.sql", "select 1;\n");
+    let url = server.url();
+    let run = ["run", "asked", "--target", &url, "--closed", "-t", "20", "-P", "0", "-o", "r.json"];
+    let child = started(dir.path(), &run);
+    let mut connection = tidemill_bench::target::Target::open(&url).unwrap().connect().unwrap();
+    let active = "select count(*) from pg_stat_activity where query like '%pg_sleep%' and state = 'active' and pid <> pg_backend_pid()";
+    until("it is checked", || connection.query_int(active).unwrap() == 1);
+    interrupt(&child);
+    let ran = finished(child.wait_with_output().unwrap());
+    let told = "INCOMPLETE: the answers can be checked: interrupted\n";
+    assert!(ran.code == 2 && ran.out.contains(told) && ran.out.contains("\np99 "), "{}{}", ran.out, ran.err);
+    until("nobody sleeps", || connection.query_int(active).unwrap() == 0);
+    let kept = result(dir.path().join("r.json").to_str().unwrap());
+    assert_eq!(kept.repeats[0].record.total().processed, 20);
+}
+
 /// A script that sleeps waits for no server.
 #[test]
 fn ctrl_c_leaves_behind_what_does_not_end() {

@@ -43,6 +43,14 @@ select :a + 1 as next \gset r_
 select 1 as one where false \aset
 select 2 as two \aset
 \set ad debug(:two)
+\set ae debug(double(1) / 0.0)
+\set af debug(-:ae)
+\set ag debug(:ae - :ae)
+\set ah debug(null and false)
+\set ai debug(null or true)
+\set aj debug(false and null)
+\set ak debug(true and null)
+\set al debug(null or 3)
 ";
 
 #[test]
@@ -83,8 +91,32 @@ fn expressions_and_seeds_are_pgbenchs() {
         );
         assert_eq!(ours.code, 0, "{}{}", ours.out, ours.err);
         let (theirs, ours) = (debug(&theirs), debug(&ours.err));
-        assert_eq!(theirs.len(), 30 * 30, "every client and transaction says all of it");
+        assert_eq!(theirs.len(), 38 * 30, "every client and transaction says all of it");
         assert_eq!(ours, theirs, "seed {seed}");
+    }
+}
+
+/// With one client, whose thread has no other to choose for.
+#[test]
+fn scripts_are_chosen_as_pgbench_chooses_them() {
+    let Some(server) = Postgres::start() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let one = write(dir.path(), "one.sql", "\\set k debug(1)\n");
+    let two = write(dir.path(), "two.sql", "\\set k debug(2)\n");
+    let chosen = |text: &str| {
+        let lines = text.lines().filter(|line| line.contains("debug("));
+        lines.map(|line| line[line.len() - 1..].to_owned()).collect::<String>()
+    };
+    for (seed, weights, more) in
+        [("1", ["", ""], &[][..]), ("42", ["@3", "@2"], &[]), ("7", ["", "@9"], &["-D", "default_seed=5"])]
+    {
+        let files = [format!("{one}{}", weights[0]), format!("{two}{}", weights[1])];
+        let seed_argument = format!("--random-seed={seed}");
+        let theirs = ["-t", "40", &seed_argument, "-f", &files[0], "-f", &files[1]];
+        let theirs = chosen(&server.pgbench(&[&theirs[..], more].concat()));
+        let ours = ["run", &files[0], &files[1], "--target", "noop:", "--closed", "-t", "40", "--seed", seed];
+        let ours = bench(dir.path(), &[&ours[..], &["-P", "0"], more].concat());
+        assert_eq!((chosen(&ours.err), theirs.len()), (theirs, 40), "seed {seed}: {}", ours.out);
     }
 }
 

@@ -120,6 +120,39 @@ fn what_cannot_be_written_leaves_what_was_there() {
     let before = std::fs::read_to_string(dir.path().join("r.json")).unwrap();
     let full = bench_with_small_files(dir.path(), &run);
     assert!(full.code == 2 && full.err.contains("r.json: File too large"), "{}{}", full.out, full.err);
+    assert!(full.out.contains("\np99 "), "the figures are told: {}", full.out);
     assert_eq!(std::fs::read_to_string(dir.path().join("r.json")).unwrap(), before);
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "a script and a result");
+}
+
+/// Before the run, and not when all of it is measured.
+#[test]
+fn a_place_where_nothing_can_be_written_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "a.sql", "select 1;");
+    let long = ["a.sql", "--target", "noop:", "-T", "1h", "-R", "1"];
+    let verbs = [&["run"][..], &["search", "--until", "p99 < 1s"], &["sweep", "--over", "clients=1,2"]];
+    for (verb, option) in [(0, "-o"), (0, "--html"), (1, "-o"), (2, "-o"), (2, "--html")] {
+        let place = "/proc/nosuch/x";
+        let ran = bench(dir.path(), &[verbs[verb], &long, &[option, place]].concat());
+        assert!(ran.code == 1 && ran.err.contains(place), "{verb} {option}: {}{}", ran.out, ran.err);
+    }
+    let ran = bench(dir.path(), &[verbs[0], &long, &["-o", "."]].concat());
+    assert!(ran.code == 1 && ran.err.contains(".: is a directory"), "{}{}", ran.out, ran.err);
+}
+
+#[test]
+fn numbers_that_measure_nothing_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "a.sql", "select 1;");
+    let common = ["a.sql", "--target", "noop:", "--closed", "-t", "1", "-P", "0"];
+    for (verb, more, told) in [
+        ("run", ["-L", "0"], "--limit must be above 0"),
+        ("run", ["-j", "0"], "number would be zero"),
+        ("sweep", ["--over", "clients=1,1"], "--over clients: \"1\" is there twice"),
+        ("sweep", ["--over", "limit=0,1s"], "--limit must be above 0"),
+    ] {
+        let ran = bench(dir.path(), &[&[verb], &common[..], &more].concat());
+        assert!(ran.code == 1 && ran.err.contains(told), "{more:?}: {}{}", ran.out, ran.err);
+    }
 }

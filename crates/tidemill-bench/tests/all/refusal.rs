@@ -12,14 +12,15 @@ fn what_pgbench_runs_is_run() {
                 begin atomic select 1; select case when true then 2 end; end;\n\
                 \\SET x debug(1 +\\\n\\\n 2)\n\\\n\\ Sleep -5 \\\n MS\n\\set y debug(:hexadecimal + 1)\n\\sleep :zero us\n\
                 select f() as f, null as n \\GSET\n\\set f debug(:f)\nselect length(':n') as empty \\gset\n\\set e debug(:empty)\n\
-                select 1 as a union all select 2 \\; select 3 as b \\gset\n\\set b debug(:b)\n";
+                select 1 as a union all select 2 \\; select 3 as b \\gset\n\\set b debug(:b)\n\
+                select :{?zero} as g \\gset\n\\set g debug(:g)\n";
     let script = write(dir.path(), "s.sql", text);
     let debug = |text: &str| -> Vec<String> {
         text.lines().filter_map(|line| line.find("debug(").map(|at| line[at..].to_owned())).collect()
     };
     let variables = ["-D", "hexadecimal=0x10", "-D", "zero=-1.5"];
     let theirs = debug(&server.pgbench(&[&["-t", "1", "-f", &script][..], &variables].concat()));
-    assert_eq!(theirs.len(), 5, "{theirs:?}");
+    assert_eq!(theirs.len(), 6, "{theirs:?}");
     for mode in ["simple", "extended"] {
         let place = ["run", &script, "--target", &server.url(), "--closed", "-t", "1", "-P", "0", "-M", mode];
         // Only the simple mode sends several statements at once, or a variable within quotes.

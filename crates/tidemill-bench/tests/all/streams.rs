@@ -56,6 +56,13 @@ fn rows_that_no_view_shows_are_told() {
     assert_eq!(ran.code, 2, "{}{}", ran.out, ran.err);
     assert!(ran.out.contains("WRONG: rows in bench_view1: 0 instead of 15"), "{}", ran.out);
     assert!(!ran.out.contains("rows a second visible"), "{}", ran.out);
+    // The next one does not begin.
+    let ran = bench(dir.path(), &[&run[..], &target, &["-p", "see=0"]].concat());
+    let told = "the answers are wrong before the run: rows in bench_view1 and bench_view0: 0 instead of 15";
+    assert!(ran.code == 2 && ran.err.contains(told), "{}{}", ran.out, ran.err);
+    let prepared = bench(dir.path(), &[&["prepare", "streams"], &target[..]].concat());
+    assert_eq!(prepared.code, 0, "{}", prepared.err);
+    connection.execute("drop trigger bench_view1_fold").unwrap();
     let ran = bench(dir.path(), &[&run[..], &target, &["-p", "see=1"]].concat());
     assert_eq!(ran.code, 2, "{}{}", ran.out, ran.err);
     assert!(ran.out.contains("bench_view1 does not show rows that were acknowledged"), "{}", ran.out);

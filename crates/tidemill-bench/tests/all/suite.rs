@@ -211,13 +211,27 @@ fn reporting_is_swept_over_clients() {
     let right = |query, groups| {
         format!("right: query {query} by the seed: {groups} groups, {groups} of them right\n")
     };
-    assert_eq!(valid.out, [right(1, 10), right(2, 10), right(3, 200)].concat());
+    let keys = "right: keys and indexes: as made\n".to_owned();
+    assert_eq!(valid.out, [keys, right(1, 10), right(2, 10), right(3, 200)].concat());
     let mut connection = tidemill_bench::target::Target::open(&url).unwrap().connect().unwrap();
     let one = "(select min(id) from pgbench_reporting where fk1 = 3)";
     connection.execute(&format!("update pgbench_reporting set v1 = v1 - 1 where id = {one}")).unwrap();
     let wrong = bench(dir.path(), &[&["validate", "reporting"], &target[..]].concat());
     assert!(wrong.out.contains("WRONG: query 3 by the seed: 200 groups, 199 of them right"), "{}", wrong.out);
     connection.execute(&format!("update pgbench_reporting set v1 = v1 + 1 where id = {one}")).unwrap();
+    // Nor are other tables timed than the result tells of.
+    let without = bench(dir.path(), &[&["validate", "reporting", "-p", "keys=no"], &target[..]].concat());
+    assert!(
+        without.out.contains("WRONG: keys and indexes: pgbench_lookup1 has PRIMARY KEY, "),
+        "{}",
+        without.out
+    );
+    connection.execute("drop index ix_pgbench_reporting_fk1").unwrap();
+    let run = ["run", "reporting", "--closed", "-t", "1", "-P", "0"];
+    let dropped = bench(dir.path(), &[&run[..], &target].concat());
+    let told = "keys and indexes: pgbench_reporting has no INDEX ix_pgbench_reporting_fk1\n";
+    assert!(dropped.code == 2 && dropped.err.contains(told), "{}{}", dropped.out, dropped.err);
+    connection.execute("create index ix_pgbench_reporting_fk1 on pgbench_reporting (fk1)").unwrap();
     // The seed of a run is not that of the data.
     let run = ["run", "reporting", "--closed", "-t", "1", "-P", "0", "--seed", "2"];
     let other = bench(dir.path(), &[&run[..], &target].concat());
@@ -288,6 +302,7 @@ fn reporting_agrees_on_servers() {
                 ["run", "reporting", "--closed", "-t", "3", "--warmup", "0", "-P", "0", "-M", mode];
             let ran = bench(dir.path(), &[&arguments, &target[..]].concat());
             assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+            assert!(ran.out.contains("right: keys and indexes: as made"), "{}", ran.out);
             for (query, groups) in [(1, 10), (2, 10), (3, 200)] {
                 let right =
                     format!("right: query {query} by the seed: {groups} groups, {groups} of them right");
@@ -417,7 +432,7 @@ fn figures_have_intervals() {
     for figure in [
         "rate",
         "mean",
-        "p99.9",
+        "p99",
         "stddev",
         "late",
         "skipped",
@@ -431,6 +446,9 @@ fn figures_have_intervals() {
         let line = line.unwrap_or_else(|| panic!("{figure}: {}", ran.out));
         assert!(line.contains(" to ") && !line.contains("too few"), "{line}");
     }
+    // Of 1,800 operations two or so lie beyond it: that has no upper end.
+    let far = ran.out.lines().find(|line| line.starts_with("p99.9  ")).unwrap();
+    assert!(far.ends_with("too few to tell"), "{far}");
     let head = ran.out.lines().find(|line| line.starts_with("95 % intervals")).unwrap();
     for figure in ["rate", "p99.9", "late", "skipped"] {
         assert!(head.contains(figure), "{head}");
@@ -440,6 +458,8 @@ fn figures_have_intervals() {
     let swept = bench(dir.path(), &[&sweep[..], &open].concat());
     assert_eq!(swept.code, 0, "{}{}", swept.out, swept.err);
     assert_eq!(swept.out.matches('[').count(), 10, "each cell of five tables: {}", swept.out);
+    let mixed = bench(dir.path(), &[&sweep[..], &open].concat());
+    assert!(mixed.code == 1 && mixed.err.contains("\"swept\" has results already"), "{}", mixed.err);
 }
 
 /// Options and variables of scripts vary too.

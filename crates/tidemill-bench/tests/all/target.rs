@@ -170,6 +170,14 @@ fn types(url: &str) {
     connection.execute("create temp table c (a int)").unwrap();
     let error = connection.execute("copy c from stdin").unwrap_err();
     assert_eq!(error.code(), Some("57014"));
+    let statement = connection.prepare("copy c from stdin").unwrap();
+    assert_eq!(connection.run(statement, &[], None).unwrap_err().code(), Some("57014"));
+    assert_eq!(connection.run_once("copy c from stdin", &[], None).unwrap_err().code(), Some("57014"));
+    assert_eq!(connection.query_int("select 6").unwrap(), 6);
+    connection.pipeline_start().unwrap();
+    connection.run(statement, &[], None).unwrap();
+    assert_eq!(connection.pipeline_end().unwrap_err().code(), Some("57014"));
+    assert_eq!(connection.query_int("select 7").unwrap(), 7);
 }
 
 #[test]

@@ -21,6 +21,7 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::Length;
+use tidemill_sql::copy::BATCH_BYTES_MAX;
 use tidemill_sql::{Result, SqlError, SqlState};
 
 use super::access::Access;
@@ -80,8 +81,8 @@ pub fn read(scan: &Scan<'_>, place: &Place) -> Result<bool> {
         file.prepare(&columns)?;
         let reader = Builder::new_with_metadata(file.clone(), metadata.clone())
             .with_projection(mask.clone())
-            .with_row_groups(round)
-            .with_batch_size(scan.batch_rows);
+            .with_batch_size(batch_rows(&builder, &round, &mask).min(scan.batch_rows))
+            .with_row_groups(round);
         for batch in reader.build().map_err(|error| wrong(place, &file, &error))? {
             let batch = batch.map_err(|error| wrong(place, &file, &error))?;
             if !scan.pass_on(converted(scan, &batch, wanted.clone())?) {
@@ -127,6 +128,21 @@ fn round(
         round.extend(groups.next());
     }
     Some((round, ranges))
+}
+
+/// So many that a batch has no more bytes than others have, if each row has as many as the file says of all of a group.
+fn batch_rows(builder: &Builder, groups: &[usize], mask: &ProjectionMask) -> usize {
+    let rows = |group: &usize| {
+        let group = builder.metadata().row_group(*group);
+        let columns = group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));
+        let bytes = columns.map(|(_, column)| {
+            column.unencoded_byte_array_data_bytes().unwrap_or(0).max(column.uncompressed_size())
+        });
+        let bytes: i64 = bytes.fold(0, i64::saturating_add);
+        let bytes_per_row = usize::try_from(bytes / group.num_rows().max(1)).unwrap_or(0);
+        BATCH_BYTES_MAX / bytes_per_row.max(1)
+    };
+    groups.iter().map(rows).min().unwrap_or(usize::MAX).max(1)
 }
 
 fn bytes(ranges: &[Range<u64>]) -> usize {

@@ -6,15 +6,17 @@ use std::time::Duration;
 use base64::Engine;
 use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
+use socket2::SockRef;
 use tidemill_sql::{Result, SqlError, SqlState};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::connector::RemoteQuery;
+use crate::connector::{RemoteQuery, unknown};
 use crate::option::Options;
 use crate::table::TableDefinition;
 use crate::tls;
+use crate::{health, keepalive};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const HOST: &str = "localhost";
@@ -98,10 +100,17 @@ impl Address {
         self.request("GET", &path, &[]).await
     }
 
-    /// Adds points in the line protocol.
+    /// Adds points in the line protocol. Only a refusal says that they are not there.
     pub async fn write(&self, lines: &[u8]) -> Result<()> {
         let path = format!("/write?precision=ns&db={}", encoded(&self.database));
-        self.request("POST", &path, lines).await.map(drop)
+        let mut is_sent = false;
+        let answered = self.answered("POST", &path, lines, &mut is_sent).await;
+        answered.map(drop).map_err(|fault| match fault {
+            Fault::Io(error) if is_sent => unknown(&self.server, cause(&error)),
+            Fault::Io(error) => self.not_connected(&cause(&error)),
+            Fault::Told(error) => error,
+            Fault::Unclear(error) => unknown(&self.server, health::cause(&error)),
+        })
     }
 
     /// A round trip.
@@ -109,18 +118,30 @@ impl Address {
         self.request("GET", "/ping", &[]).await.map(drop)
     }
 
+    /// What is read may be asked for again, so that it is only told why there is no answer.
     async fn request(&self, method: &str, path: &str, body: &[u8]) -> Result<Answer> {
-        let asked = tokio::time::timeout(self.connect_timeout, self.head(method, path, body)).await;
-        match asked {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(Fault::Told(error))) => Err(error),
-            Ok(Err(Fault::Io(error))) => Err(self.not_connected(&cause(&error))),
-            Err(_) => Err(self.not_connected("timeout expired")),
-        }
+        let mut is_sent = false;
+        self.answered(method, path, body, &mut is_sent).await.map_err(|fault| match fault {
+            Fault::Io(error) if is_sent => self.lost(&error),
+            Fault::Io(error) => self.not_connected(&cause(&error)),
+            Fault::Told(error) | Fault::Unclear(error) => error,
+        })
+    }
+
+    async fn answered(
+        &self,
+        method: &str,
+        path: &str,
+        body: &[u8],
+        is_sent: &mut bool,
+    ) -> std::result::Result<Answer, Fault> {
+        let asked = tokio::time::timeout(self.connect_timeout, self.head(method, path, body, is_sent));
+        asked.await.unwrap_or_else(|_| Err(Fault::Io(std::io::Error::other("timeout expired"))))
     }
 
     async fn connect(&self) -> std::io::Result<Box<dyn Duplex>> {
         let socket = TcpStream::connect((self.host.as_str(), self.port)).await?;
+        SockRef::from(&socket).set_tcp_keepalive(&keepalive::of_socket())?;
         let Some(tls) = &self.tls else { return Ok(Box::new(socket)) };
         let name = ServerName::try_from(self.host.clone());
         let name = name.map_err(|error| std::io::Error::other(error.to_string()))?;
@@ -138,7 +159,14 @@ impl Address {
         SqlError::new(SqlState::UNABLE_TO_ESTABLISH_CONNECTION, message).with_detail(detail)
     }
 
-    async fn head(&self, method: &str, path: &str, body: &[u8]) -> std::result::Result<Answer, Fault> {
+    /// `is_sent`: all of the request is on its way.
+    async fn head(
+        &self,
+        method: &str,
+        path: &str,
+        body: &[u8],
+        is_sent: &mut bool,
+    ) -> std::result::Result<Answer, Fault> {
         let mut socket = self.connect().await?;
         let credentials = self.credentials.as_ref();
         let authorization = credentials.map(|pair| format!("Authorization: Basic {pair}\r\n"));
@@ -151,13 +179,14 @@ impl Address {
         );
         socket.write_all(request.as_bytes()).await?;
         socket.write_all(body).await?;
+        *is_sent = true;
         socket.flush().await?;
         let mut socket = BufReader::new(socket);
         let status = head_line(&mut socket).await?;
         let code =
             status.strip_prefix("HTTP/1.").and_then(|rest| rest.get(2..5)).unwrap_or_default().to_string();
         if code.parse::<u16>().is_err() {
-            return Err(Fault::Told(self.not_connected("the server does not speak HTTP")));
+            return Err(Fault::Unclear(self.not_connected("the server does not speak HTTP")));
         }
         let mut body = Body::ToEnd;
         loop {
@@ -189,7 +218,9 @@ impl Address {
                 let said = answer.line().await.ok().flatten().unwrap_or_default();
                 let said = super::answer::error_of(&said).unwrap_or_else(|| format!("status {code}"));
                 let message = format!("server \"{}\": {said}", self.server);
-                Err(Fault::Told(SqlError::new(SqlState::FDW_ERROR, message)))
+                let error = SqlError::new(SqlState::FDW_ERROR, message);
+                // It has failed at its work, or what stands before it has not heard of its end.
+                Err(if code.starts_with('5') { Fault::Unclear(error) } else { Fault::Told(error) })
             }
         }
     }
@@ -227,9 +258,13 @@ impl Address {
     }
 }
 
+/// Why there is no answer.
 enum Fault {
     Io(std::io::Error),
+    /// The server refuses to do it.
     Told(SqlError),
+    /// What is said leaves open whether it was done.
+    Unclear(SqlError),
 }
 
 impl From<std::io::Error> for Fault {

@@ -10,7 +10,8 @@ use tidemill_sql::{Result, SqlError, SqlState};
 use super::dialect::{TIME, TIME_TEXT};
 use super::http::Address;
 use crate::cell::Cell;
-use crate::connector::{Answer, Insertion, RemoteQuery, Writer};
+use crate::connector::{Answer, Insertion, RemoteQuery, Writer, unknown};
+use crate::health::{cause, is_absence};
 use crate::value::Values;
 
 /// Of all lines that wait.
@@ -59,10 +60,22 @@ impl Writer for Points {
         while !rest.is_empty() {
             let near = REQUEST_BYTES.min(rest.len());
             let end = memchr::memchr(b'\n', &rest[near - 1..]).map_or(rest.len(), |found| near + found);
-            self.address.write(&rest[..end]).await?;
+            let is_first = rest.len() == self.lines.len();
+            let written = self.address.write(&rest[..end]).await;
+            written.map_err(|error| if is_first { error } else { self.partly(error) })?;
             rest = &rest[end..];
         }
         Ok(())
+    }
+}
+
+impl Points {
+    /// What came before it is there.
+    fn partly(&self, error: SqlError) -> SqlError {
+        match is_absence(&error) {
+            true => unknown(&self.address.server, cause(&error)),
+            false => error.with_hint("Points of the same statement that were sent before are there."),
+        }
     }
 }
 

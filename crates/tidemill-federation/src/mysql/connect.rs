@@ -13,8 +13,10 @@ use tidemill_sql::{Result, SqlError, SqlState};
 use super::login::{Login, cause, opened};
 use crate::connector::RemoteQuery;
 use crate::fact::TableFacts;
+use crate::keepalive;
 use crate::option::Options;
 use crate::table::TableDefinition;
+use crate::underway::Underway;
 
 /// How long a connection may take to be there, unless the server's options say.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -65,8 +67,8 @@ pub struct Connection {
     options: Opts,
     /// Whether it has served a query before: it may have been lost since.
     pub is_used: bool,
-    /// Whether a query may be under way there.
-    is_busy: bool,
+    /// A query may be, if there is one.
+    underway: Option<Underway>,
     _counted: Counted,
 }
 
@@ -100,14 +102,15 @@ impl Drop for Connection {
         let (Some(conn), Ok(runtime)) = (self.conn.take(), tokio::runtime::Handle::try_current()) else {
             return;
         };
-        let (options, is_busy, id) = (self.options.clone(), self.is_busy, conn.id());
+        let (options, underway, id) = (self.options.clone(), self.underway.take(), conn.id());
         // It has deadlines, so it needs no owner.
         runtime.spawn(async move {
-            if is_busy {
+            if underway.is_some() {
                 let killed = tokio::time::timeout(CANCEL_MAX, kill(options, KILL_CONNECTION, id)).await;
                 tracing::debug!(?killed, "a query is given up");
             }
             drop(tokio::time::timeout(CANCEL_MAX, conn.disconnect()).await);
+            drop(underway);
         });
     }
 }
@@ -127,6 +130,8 @@ impl Pool {
             .user(mapping.get("username"))
             .pass(mapping.get("password"))
             .client_found_rows(true)
+            // The library sets no more than when it is asked for the first time.
+            .tcp_keepalive(u32::try_from(keepalive::IDLE.as_millis()).ok())
             .prefer_socket(false);
         Ok(Self {
             server: server.to_string(),
@@ -150,7 +155,7 @@ impl Pool {
         };
         match kept {
             Some((_, mut connection)) => {
-                connection.is_busy = true;
+                connection.underway = Some(Underway::begin());
                 Ok(connection)
             }
             None => self.connect().await,
@@ -179,7 +184,7 @@ impl Pool {
                     conn: Some(conn),
                     options,
                     is_used: false,
-                    is_busy: true,
+                    underway: Some(Underway::begin()),
                     _counted: counted,
                 });
             }
@@ -201,7 +206,7 @@ impl Pool {
             return Ok(());
         }
         let mut connection = self.connect().await?;
-        connection.is_busy = false;
+        connection.underway = None;
         *self.probe.lock() = Some(connection);
         Ok(())
     }
@@ -212,7 +217,7 @@ impl Pool {
 
     /// Keeps a connection whose last query has come to its end.
     pub fn put(&self, mut connection: Connection) {
-        (connection.is_used, connection.is_busy) = (true, false);
+        (connection.is_used, connection.underway) = (true, None);
         let mut idle = self.idle.lock();
         if idle.len() < IDLE_MAX {
             idle.push((Instant::now(), connection));

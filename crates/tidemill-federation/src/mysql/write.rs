@@ -177,6 +177,13 @@ impl Writer for Transaction {
         Ok(answer)
     }
 
+    /// It defers nothing, but may be gone.
+    async fn judge(&mut self) -> Result<()> {
+        let pool = Arc::clone(&self.pool);
+        let asked = self.conn()?.ping().await;
+        asked.map_err(|error| pool.failed(&RemoteQuery::command("COMMIT"), &error))
+    }
+
     async fn commit(&mut self) -> Result<()> {
         let pool = Arc::clone(&self.pool);
         let conn = self.conn()?;

@@ -76,6 +76,10 @@ pub struct Connection {
     driver: JoinHandle<()>,
     /// Of whoever has it; a connection that is kept has none.
     seat: Option<Seats>,
+    /// The probe gets it back.
+    is_of_probe: bool,
+    /// When it was begun.
+    pub since: Instant,
     _counted: Counted,
 }
 
@@ -190,6 +194,38 @@ impl Pool {
         }
     }
 
+    /// A connection for what is asked before a statement takes those that it needs: one that is free now, or that of the probe,
+    /// which is soon.
+    pub async fn aside(&self) -> Result<Connection> {
+        if let Some(seat) = self.room.at_once()
+            && let Ok(mut connection) = self.any().await
+        {
+            connection.seat = Some(seat);
+            return Ok(connection);
+        }
+        let of_probe = async {
+            loop {
+                if let Some(kept) = self.take_probe() {
+                    return kept;
+                }
+                tokio::time::sleep(FULL_RETRY).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            of_probe = of_probe => Ok(of_probe),
+            free = self.get() => free,
+        }
+    }
+
+    /// The connection of the probe, which gets it back; `None` if it has none, or uses it.
+    pub fn take_probe(&self) -> Option<Connection> {
+        let kept = self.probe.lock().take();
+        let mut kept = kept.filter(|kept| !kept.client.is_closed())?;
+        (kept.is_of_probe, kept.is_used) = (true, true);
+        Some(kept)
+    }
+
     /// Connections that nobody waits for; `None` if there is no room for all of them.
     pub async fn spare(&self, count: usize) -> Option<Vec<Connection>> {
         let mut seats = self.room.spare(count)?;
@@ -264,6 +300,7 @@ impl Pool {
     }
 
     async fn open(&self, config: &Config, counted: Counted) -> std::result::Result<Connection, Refusal> {
+        let since = Instant::now();
         let socket = self.socket().await?;
         let failed = |error: Error| Refusal {
             error: not_connected(&self.server, &self.address, &error),
@@ -289,6 +326,8 @@ impl Pool {
             warnings,
             driver,
             seat: None,
+            is_of_probe: false,
+            since,
             _counted: counted,
         };
         connection.client.batch_execute(SET_UP).await.map_err(failed)?;
@@ -312,6 +351,11 @@ impl Pool {
 
     /// Keeps a connection that is in no transaction, or is told to end one, for the next query.
     pub fn put(&self, mut connection: Connection) {
+        if connection.is_of_probe {
+            connection.is_of_probe = false;
+            *self.probe.lock() = Some(connection);
+            return;
+        }
         if !self.keeps {
             return;
         }

@@ -110,6 +110,10 @@ impl Dialect for PostgresDialect {
         format!("{sql}::text")
     }
 
+    fn address(&self, sql: &str) -> String {
+        format!("pg_catalog.abbrev({sql})")
+    }
+
     fn by_bytes(&self, sql: &str) -> String {
         format!("({sql}{BY_BYTES})")
     }

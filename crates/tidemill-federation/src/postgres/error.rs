@@ -8,8 +8,9 @@ use tokio_postgres::Error;
 use tokio_postgres::error::DbError;
 
 use super::socket::Address;
-use crate::connector::RemoteQuery;
+use crate::connector::{RemoteQuery, unanswered};
 use crate::excerpt::excerpt;
+use crate::health;
 use crate::tls;
 
 /// No connection could be made.
@@ -88,6 +89,48 @@ pub fn warning(server: &str, told: &DbError) -> SqlError {
     warning.context =
         told.where_().filter(|inner| !inner.is_empty()).map(|inner| excerpt(inner).into_owned());
     warning.within(format!("server \"{server}\""))
+}
+
+/// Why a statement that was sent has no answer.
+pub enum Fault {
+    /// What the server, or the library of its protocol, says.
+    Told(Error),
+    /// What the answer is found to be here.
+    Found(SqlError),
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self::Told(error)
+    }
+}
+
+impl From<SqlError> for Fault {
+    fn from(error: SqlError) -> Self {
+        Self::Found(error)
+    }
+}
+
+impl Fault {
+    pub fn told(self, server: &str, query: &RemoteQuery) -> SqlError {
+        match self {
+            Fault::Told(error) => failed(server, query, &error),
+            Fault::Found(error) => error,
+        }
+    }
+
+    /// Of a statement outside of a transaction: only the server itself can say that it was not carried out.
+    pub fn of_alone(self, server: &str, query: &RemoteQuery) -> SqlError {
+        let is_refused =
+            matches!(&self, Fault::Told(error) if error.as_db_error().is_some() && !is_lost(error));
+        let error = self.told(server, query);
+        if is_refused {
+            return error;
+        }
+        let mut unanswered = unanswered(server, health::cause(&error));
+        unanswered.context.clone_from(&error.context);
+        unanswered
+    }
 }
 
 /// Whether an error is the end of a connection.

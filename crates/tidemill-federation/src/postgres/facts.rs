@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use futures::join;
 use parking_lot::Mutex;
-use tidemill_sql::Result;
+use tidemill_sql::{Result, SqlState};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Error, Row, Statement};
 
+use super::column::{Found, fits, is_read_as_text, mismatch};
 use super::connect::{Connection, Pool};
 use super::dialect::PostgresDialect;
 use super::error::is_lost;
-use super::scan::{fits, is_read_as_text, keeps_modifier, mismatch};
 use crate::fact::{TableFacts, TableSize};
 use crate::table::{ForeignColumn, TableDefinition};
 
@@ -70,11 +70,12 @@ struct Known {
     checked: Vec<(String, tidemill_sql::types::Type)>,
     /// Those of them that are read as texts.
     as_text: Vec<String>,
+    addresses: Vec<String>,
 }
 
 impl Known {
     fn new(facts: Option<Arc<TableFacts>>) -> Self {
-        Self { since: Instant::now(), facts, checked: Vec::new(), as_text: Vec::new() }
+        Self { since: Instant::now(), facts, checked: Vec::new(), as_text: Vec::new(), addresses: Vec::new() }
     }
 
     fn is_fresh(&self) -> bool {
@@ -87,7 +88,10 @@ impl Known {
             self.facts.clone().unwrap_or_else(|| Arc::new(TableFacts::unknown(table, &PostgresDialect)));
         match self.as_text.is_empty() {
             true => facts,
-            false => Arc::new(TableFacts { as_text: self.as_text.clone(), ..(*facts).clone() }),
+            false => {
+                let (as_text, addresses) = (self.as_text.clone(), self.addresses.clone());
+                Arc::new(TableFacts { as_text, addresses, ..(*facts).clone() })
+            }
         }
     }
 
@@ -109,14 +113,17 @@ impl Facts {
             None => used,
         };
         let question = Question { pool, relation: &relation, unchecked: &unchecked, is_known };
-        let (facts, described) = question.ask().await;
-        let (mut checked, mut as_text) = (Vec::new(), Vec::new());
+        let (facts, described) = question.ask().await?;
+        let (mut checked, mut as_text, mut addresses) = (Vec::new(), Vec::new(), Vec::new());
         if let Some(described) = described {
             for (column, found) in unchecked.into_iter().zip(described.columns()) {
                 let oid = found.type_().oid();
                 if is_read_as_text(column.ty, oid) {
                     as_text.push(column.remote.clone());
-                } else if !fits(column.ty, oid) || !keeps_modifier(column.ty, found) {
+                    if *found.type_() == Type::INET {
+                        addresses.push(column.remote.clone());
+                    }
+                } else if !fits(column.ty, oid) || !Found::from(found).keeps_modifier(column.ty) {
                     let wanted = column.remote_column();
                     return Err(mismatch(&pool.server, &table.name, &relation, &wanted, &found.into()));
                 }
@@ -132,6 +139,7 @@ impl Facts {
         };
         known.checked.extend(checked);
         known.as_text.extend(as_text);
+        known.addresses.extend(addresses);
         Ok(known.facts_of(table))
     }
 
@@ -159,17 +167,22 @@ struct Question<'a> {
 }
 
 impl Question<'_> {
-    async fn ask(&self) -> (Option<Arc<TableFacts>>, Option<Statement>) {
-        let Ok(connection) = self.pool.get().await else { return (None, None) };
+    async fn ask(&self) -> Result<(Option<Arc<TableFacts>>, Option<Statement>)> {
+        let connection = match self.pool.aside().await {
+            Ok(connection) => connection,
+            // Whoever reads the table would wait as long once more, to be told the same.
+            Err(error) if error.state == SqlState::TOO_MANY_CONNECTIONS => return Err(error),
+            Err(_) => return Ok((None, None)),
+        };
         let is_used = connection.is_used;
-        match self.ask_over(connection).await {
+        Ok(match self.ask_over(connection).await {
             // A connection that was kept may be lost without anybody knowing.
             Err(error) if is_used && is_lost(&error) => match self.pool.connect().await {
                 Ok(connection) => self.ask_over(connection).await.unwrap_or_default(),
                 Err(_) => (None, None),
             },
             answer => answer.unwrap_or_default(),
-        }
+        })
     }
 
     async fn ask_over(
@@ -219,6 +232,7 @@ fn facts(found: &Row) -> Option<TableFacts> {
         ordered_by_bytes: found.try_get(2).ok()?,
         equal_otherwise: found.try_get(3).ok()?,
         as_text: vec![],
+        addresses: vec![],
         years: vec![],
     })
 }

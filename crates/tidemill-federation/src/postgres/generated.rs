@@ -1,4 +1,4 @@
-//! Which columns of a table are generated there. A server is asked once a minute.
+//! Which columns of a table are generated there, always: stored ones and identities. A server is asked once a minute.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,9 +12,10 @@ use tokio_postgres::{Client, Error};
 const FRESH_FOR: Duration = Duration::from_secs(60);
 /// Tables that are known at most.
 const KNOWN_MAX: usize = 1000;
-/// Before version 12 there are none, and no such attribute.
+/// Before version 12 no column is stored, before 10 none is an identity, and there are no such attributes.
 const GENERATED: &str = "SELECT attname::text FROM pg_attribute \
-                         WHERE attrelid = to_regclass($1) AND attnum > 0 AND to_jsonb(pg_attribute) ->> 'attgenerated' <> ''";
+                         WHERE attrelid = to_regclass($1) AND attnum > 0 AND (to_jsonb(pg_attribute) ->> 'attgenerated' <> '' \
+                         OR to_jsonb(pg_attribute) ->> 'attidentity' = 'a')";
 
 const SAVEPOINT: &str = "SAVEPOINT tidemill_asks";
 const UNDO: &str = "ROLLBACK TO SAVEPOINT tidemill_asks";

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::channel::mpsc::{Receiver, Sender, channel};
@@ -57,13 +58,19 @@ struct Open {
     sender: Option<Sender<Piece>>,
     row_bytes_max: usize,
     told: Told,
+    /// By which the server knows the session.
+    backend: Option<u32>,
+    /// Since when there has been nothing to read.
+    silent_since: Option<Instant>,
 }
 
 impl Outlet {
     /// The rows of the next COPY; their end is that of the COPY.
     pub fn open(&self, row_bytes_max: usize) -> Receiver<Piece> {
         let (sender, receiver) = channel(PIECES_AHEAD);
-        *self.0.lock() = Open { sender: Some(sender), row_bytes_max, told: Told::default() };
+        let mut open = self.0.lock();
+        (open.sender, open.row_bytes_max, open.told) = (Some(sender), row_bytes_max, Told::default());
+        drop(open);
         receiver
     }
 
@@ -111,6 +118,26 @@ impl Outlet {
         let mut open = self.0.lock();
         open.sender = None;
         open.told.is_done = true;
+    }
+
+    /// What the server says of the session: its number, and a secret.
+    pub fn identify(&self, session: &[u8]) {
+        self.0.lock().backend = session.first_chunk().map(|number| u32::from_be_bytes(*number));
+    }
+
+    pub fn backend(&self) -> Option<u32> {
+        self.0.lock().backend
+    }
+
+    /// Whether there was something to read.
+    pub fn listened(&self, is_silent: bool) {
+        let mut open = self.0.lock();
+        open.silent_since = is_silent.then(|| open.silent_since.unwrap_or_else(Instant::now));
+    }
+
+    /// How long there has been nothing to read.
+    pub fn silent_for(&self) -> Duration {
+        self.0.lock().silent_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Whether the rows are all there, and their number is still to come.

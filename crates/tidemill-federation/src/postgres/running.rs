@@ -8,6 +8,7 @@ use tokio::runtime::Handle;
 use super::connect::{Connection, Pool};
 use super::error::failed;
 use crate::connector::RemoteQuery;
+use crate::underway::Underway;
 
 /// How long a query that nobody wants any more may take to come to its end by itself: what a LIMIT leaves over is less work
 /// than a cancel, for which that server starts a process.
@@ -19,17 +20,25 @@ const CANCEL_MAX: Duration = Duration::from_secs(5);
 pub(super) struct Running {
     pub connection: Option<Connection>,
     pub pool: Arc<Pool>,
+    _underway: Underway,
+}
+
+impl Running {
+    pub fn new(connection: Connection, pool: &Arc<Pool>) -> Self {
+        Self { connection: Some(connection), pool: Arc::clone(pool), _underway: Underway::begin() }
+    }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         let (Some(connection), Ok(runtime)) = (self.connection.take(), Handle::try_current()) else { return };
-        let pool = Arc::clone(&self.pool);
+        let (pool, underway) = (Arc::clone(&self.pool), Underway::begin());
         // It has deadlines, so it needs no owner.
         runtime.spawn(async move {
             if ends_unwanted(&connection, &pool).await {
                 pool.put(connection);
             }
+            drop(underway);
         });
     }
 }

@@ -2,6 +2,7 @@
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
@@ -13,12 +14,12 @@ use futures::future::FusedFuture;
 use futures::{FutureExt, StreamExt};
 use tidemill_sql::copy::{CopyColumn, CopyDecoder, CopyFormat};
 use tidemill_sql::text::{Context, TimeZone};
-use tidemill_sql::types::{Scalar, Type};
 use tidemill_sql::{Result, SqlError, SqlState};
 use tokio::sync::mpsc::Sender;
 use tokio::task::consume_budget;
-use tokio_postgres::{Column, Error, Statement};
+use tokio_postgres::{Error, Statement};
 
+use super::column::{fits, mismatch};
 use super::connect::{Connection, Pool};
 use super::error::{failed, incomplete};
 use super::outlet::{Piece, Told, TooLong};
@@ -26,12 +27,13 @@ use super::running::Running;
 use super::snapshot;
 use crate::bound::Bounds;
 use crate::cascade::Below;
-use crate::connector::{RemoteColumn, RemoteQuery};
-use crate::modifier::is_within;
+use crate::connector::RemoteQuery;
 use crate::snapshot::Shared;
 
 /// Batches that wait for whoever reads them. When they are as many, the server is read no further.
 const BATCHES_AHEAD: usize = 2;
+/// How long rows wait for those that would fill their batch, when none come.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// What a Tidemill has got from its nodes.
 const BELOW: &str = "SELECT node, state = 'skipped', rows, error FROM tidemill.last_query_nodes";
 pub(super) const BEGIN: &str = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY";
@@ -135,7 +137,7 @@ impl Scan {
 
     async fn copy(&self, connection: Connection, batches: &Batches) -> std::result::Result<(), Failure> {
         let script = self.script(&connection).await?;
-        let mut running = Running { connection: Some(connection), pool: Arc::clone(&self.pool) };
+        let mut running = Running::new(connection, &self.pool);
         let Some(connection) = &running.connection else { return Ok(()) };
         let received = self.receive(connection, &script, batches).await;
         if let Err(Failure { error, .. }) = &received
@@ -181,7 +183,8 @@ impl Scan {
         let mut pieces = connection.rows.open(self.bounds.row_bytes_max);
         let describing = pin!(connection.client.prepare(&self.query.sql));
         let mut ending = pin!(connection.client.batch_execute(script).fuse());
-        let early = self.describe(connection, describing, &mut ending, &mut pieces).await?;
+        let describing = self.describe(connection, describing, &mut ending, &mut pieces);
+        let early = self.pool.attended(connection, describing).await?;
         // It is reached, and may run for long: it is not tried again.
         (self.counted)(0);
         let mut decoder = self.decoder();
@@ -191,13 +194,27 @@ impl Scan {
             return Ok(false);
         }
         let mut ended = early.ended;
+        let mut are_waiting = true;
+        let mut forgotten = pin!(self.pool.until_forgotten(connection));
         while ended.is_none() {
             tokio::select! {
                 biased;
-                Some(rows) = pieces.next() => if !self.decode(&mut decoder, rows, batches).await? {
-                    return Ok(false);
-                },
+                Some(rows) = pieces.next() => {
+                    if !self.decode(&mut decoder, rows, batches).await? {
+                        return Ok(false);
+                    }
+                    are_waiting = true;
+                }
                 result = &mut ending => ended = Some(result),
+                lost = &mut forgotten => return Err(lost.into()),
+                () = tokio::time::sleep(PAUSE_MAX), if are_waiting => {
+                    are_waiting = false;
+                    if let Some(batch) = decoder.take_any().map_err(|error| self.garbled(error))?
+                        && !self.pass_on(batch, batches).await?
+                    {
+                        return Ok(false);
+                    }
+                }
             }
         }
         ended.transpose().map_err(|error| failed(&self.pool.server, &self.query, &error))?;
@@ -330,60 +347,4 @@ impl Scan {
         let server = &self.pool.server;
         error.within(format!("remote SQL command on server \"{server}\": {}", self.query.excerpt()))
     }
-}
-
-/// A column has another type there.
-/// What a column is on the other side.
-pub(super) struct Found {
-    pub ty: tokio_postgres::types::Type,
-    pub modifier: i32,
-}
-
-impl From<&Column> for Found {
-    fn from(column: &Column) -> Self {
-        Self { ty: column.type_().clone(), modifier: column.type_modifier() }
-    }
-}
-
-pub(super) fn mismatch(
-    server: &str,
-    table: &str,
-    relation: &str,
-    wanted: &RemoteColumn,
-    found: &Found,
-) -> SqlError {
-    let is_modifier = fits(wanted.ty, found.ty.oid());
-    let shown = |ty: Type, typmod| ty.with_typmod(if is_modifier { typmod } else { -1 }).display();
-    let found = match Type::from_oid(found.ty.oid()) {
-        Some(ty) => shown(ty, found.modifier),
-        None => found.ty.name().to_string(),
-    };
-    let message = format!(
-        "column \"{}\" of foreign table \"{table}\" is of type {}, but column \"{}\" of {relation} on server \"{server}\" is of type {found}",
-        wanted.name,
-        shown(wanted.ty, wanted.ty.typmod),
-        wanted.remote,
-    );
-    SqlError::new(SqlState::FDW_INVALID_DATA_TYPE, message)
-        .with_hint("Give the foreign table's column the type that it has there.")
-}
-
-/// Whether a column of a type there, by its number, is shown by its text: there is no such type here.
-pub(super) fn is_read_as_text(ours: Type, theirs: u32) -> bool {
-    let is_text = matches!(ours.scalar, Scalar::Text | Scalar::Varchar) && !ours.array;
-    is_text && Type::from_oid(theirs).is_none()
-}
-
-/// Whether the values of a column there are as the modifier of a type here says. The types themselves fit.
-pub(super) fn keeps_modifier(ours: Type, theirs: &Column) -> bool {
-    Type::from_oid(theirs.type_().oid())
-        .is_none_or(|found| is_within(found.with_typmod(theirs.type_modifier()), ours))
-}
-
-/// Whether values of a type there, by its number, are in the binary form of a type here.
-pub(super) fn fits(ours: Type, theirs: u32) -> bool {
-    use Scalar::*;
-    let is_text = |ty: Type| matches!(ty.scalar, Text | Varchar | Bpchar | Name);
-    ours.oid() == theirs
-        || Type::from_oid(theirs).is_some_and(|ty| is_text(ty) && is_text(ours) && ty.array == ours.array)
 }

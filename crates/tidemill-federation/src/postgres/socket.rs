@@ -99,7 +99,27 @@ fn message_of(said: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tokio::net::TcpListener;
+
     use super::*;
+    use crate::keepalive;
+    use crate::option::Options;
+
+    #[tokio::test]
+    async fn a_silent_connection_is_checked() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let set = |options: &Options| {
+            super::super::address(options, &Options::default()).unwrap().set_options(&socket).unwrap();
+            let socket = SockRef::from(&socket);
+            let times = (socket.tcp_keepalive_time().unwrap(), socket.tcp_keepalive_interval().unwrap());
+            (times.0, times.1, socket.tcp_keepalive_retries().unwrap())
+        };
+        assert_eq!(set(&Options::default()), (keepalive::IDLE, keepalive::INTERVAL, keepalive::COUNT));
+        let own =
+            Options::of([("keepalives_idle", "60"), ("keepalives_interval", "7"), ("keepalives_count", "5")]);
+        assert_eq!(set(&own), (Duration::from_secs(60), Duration::from_secs(7), 5));
+    }
 
     #[test]
     fn what_is_said_in_the_place_of_tls_is_told() {

@@ -18,6 +18,7 @@ const COPY_OUT_RESPONSE: u8 = b'H';
 const COPY_DONE: u8 = b'c';
 const COMMAND_COMPLETE: u8 = b'C';
 const DATA_ROW: u8 = b'D';
+const BACKEND_KEY_DATA: u8 = b'K';
 /// What is read at once: as much as at first, or up to the most where more is there each time.
 const READ_BYTES_MIN: usize = 8 << 10;
 const READ_BYTES_MAX: usize = 256 << 10;
@@ -83,6 +84,11 @@ impl Tap {
                     Some((COMMAND_COMPLETE, length)) if self.rows.awaits_count() => {
                         let Some(message) = self.read.get(HEAD_BYTES..length) else { break };
                         self.rows.completes(message);
+                        self.passing = length;
+                    }
+                    Some((BACKEND_KEY_DATA, length)) => {
+                        let Some(message) = self.read.get(HEAD_BYTES..length) else { break };
+                        self.rows.identify(message);
                         self.passing = length;
                     }
                     Some((_, length)) => self.passing = length,
@@ -154,7 +160,9 @@ impl Tap {
         }
         self.read.reserve(self.read_bytes);
         let room = self.read.capacity() - self.read.len();
-        let count = ready!(pin!(self.socket.read_buf(&mut self.read)).poll(cx))?;
+        let read = pin!(self.socket.read_buf(&mut self.read)).poll(cx);
+        self.rows.listened(read.is_pending());
+        let count = ready!(read)?;
         if count == room {
             self.read_bytes = (2 * self.read_bytes).min(READ_BYTES_MAX);
         }

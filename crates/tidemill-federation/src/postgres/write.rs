@@ -10,28 +10,30 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::{SinkExt, TryStreamExt, join};
 use tidemill_sql::copy::{CopyColumn, CopyEncoder, CopyFormat, TextOptions};
-use tidemill_sql::text::{Context, TimeZone};
-use tidemill_sql::value::ValueEncoder;
 use tidemill_sql::{Result, SqlError, SqlState};
 use tokio_postgres::types::{self, Kind};
 use tokio_postgres::{Client, CopyInSink, Error, Statement};
 
+use super::column::{Found, fits, is_read_as_text, mismatch};
 use super::connect::Pool;
-use super::error::{failed, incomplete, lost};
+use super::deferred;
+use super::error::{Fault, failed, incomplete, lost};
 use super::fate;
+use super::insert::{context, insert_sql, inserting, names, parameters, returning};
 use super::running::Running;
-use super::scan::{Found, fits, is_read_as_text, mismatch};
 use super::value::{Encoded, Raw};
 use crate::cascade::Cascade;
 use crate::cell::{Cell, Rows};
 use crate::connector::{Answer, Insertion, RemoteColumn, RemoteQuery, Writer, unknown};
 use crate::dialect::quote_always;
+use crate::health::cause;
 
 /// Rows of one INSERT, and its parameters, at most; the protocol counts those in two bytes.
 const INSERT_ROWS_MAX: usize = 1000;
 const PARAMETERS_MAX: usize = u16::MAX as usize;
 const BATCH_ROWS: usize = 8192;
 const BEGIN: &str = "BEGIN";
+const COMMIT: &str = "COMMIT";
 
 /// A transaction on a connection of its own.
 pub struct Transaction {
@@ -72,7 +74,7 @@ impl Transaction {
             }
             Err(error) => return Err(failed(&pool.server, &RemoteQuery::command(begin), &error)),
         };
-        let running = Running { connection: Some(connection), pool: Arc::clone(pool) };
+        let running = Running::new(connection, pool);
         Ok(Self { copying: None, running, is_open, is_block })
     }
 
@@ -156,6 +158,7 @@ impl Transaction {
         wanted: &[RemoteColumn],
         found: &[Found],
     ) -> Result<Vec<Option<String>>> {
+        let tells_none = self.is_tidemill();
         let cast = |(wanted, found): (&RemoteColumn, &Found)| {
             let ty = &found.ty;
             // The binary form of an enum is its text.
@@ -163,7 +166,9 @@ impl Transaction {
             match is_read_as_text(wanted.ty, ty.oid()) {
                 true if is_enum => Ok(None),
                 true => Ok(Some(format!("{}.{}", quote_always(ty.schema()), quote_always(ty.name())))),
-                false if fits(wanted.ty, ty.oid()) => Ok(None),
+                false if fits(wanted.ty, ty.oid()) && (tells_none || found.keeps_modifier(wanted.ty)) => {
+                    Ok(None)
+                }
                 false => Err(self.mismatch(query, wanted, found)),
             }
         };
@@ -271,17 +276,35 @@ impl Transaction {
 
     async fn run(&self, query: &RemoteQuery, parameters: &[Encoded]) -> Result<Answer> {
         self.tell(query.cascade.as_ref()).await?;
-        let failed = |error: Error| self.failed(query, &error);
-        let client = self.client()?;
         let statement = self.prepared(query).await?;
-        let mut found = std::pin::pin!(client.query_raw(&statement, parameters).await.map_err(failed)?);
+        let answer = self.attended(self.answer(query, &statement, parameters)).await;
+        answer.map_err(|fault| fault.told(&self.running.pool.server, query))
+    }
+
+    async fn attended<T>(
+        &self,
+        work: impl Future<Output = std::result::Result<T, Fault>>,
+    ) -> std::result::Result<T, Fault> {
+        match &self.running.connection {
+            Some(connection) => self.running.pool.attended(connection, work).await,
+            None => work.await,
+        }
+    }
+
+    async fn answer(
+        &self,
+        query: &RemoteQuery,
+        statement: &Statement,
+        parameters: &[Encoded],
+    ) -> std::result::Result<Answer, Fault> {
+        let mut found = std::pin::pin!(self.client()?.query_raw(statement, parameters).await?);
         let fields: Vec<_> = query.columns.iter().map(|column| column.ty.field(&column.name)).collect();
         let server = &self.running.pool.server;
         let mut rows = Rows::new(server, query, Arc::new(Schema::new(fields)), BATCH_ROWS);
         let (mut answer, mut told) = (Answer::default(), 0);
-        while let Some(row) = found.try_next().await.map_err(failed)? {
+        while let Some(row) = found.try_next().await? {
             for place in 0..row.len() {
-                let Raw(value) = row.try_get(place).map_err(failed)?;
+                let Raw(value) = row.try_get(place)?;
                 rows.put(place, value.map_or(Cell::Null, Cell::Binary))?;
             }
             told += 1;
@@ -294,91 +317,16 @@ impl Transaction {
         answer.rows.extend(rows.finish()?);
         let Some(count) = found.rows_affected() else {
             let gap = format!("It has sent {told} rows, and not said that they are all.");
-            return Err(incomplete(server, query, gap));
+            return Err(incomplete(server, query, gap).into());
         };
         // By a rule a command may return rows of another one, of which it counts none.
         if told != count && count > 0 && !statement.columns().is_empty() {
-            return Err(self.incomplete(query, told, count));
+            return Err(self.incomplete(query, told, count).into());
         }
         answer.count = count;
         self.hear(query.cascade.as_ref());
         Ok(answer)
     }
-}
-
-fn names(columns: &[RemoteColumn]) -> String {
-    let names: Vec<_> = columns.iter().map(|column| quote_always(&column.remote)).collect();
-    names.join(", ")
-}
-
-/// A statement that adds rows, as errors tell it.
-fn inserting(into: &Insertion, sql: String) -> RemoteQuery {
-    RemoteQuery {
-        sql,
-        columns: into.columns.clone(),
-        table: into.definition.name.clone(),
-        relation: into.relation.clone(),
-        cascade: into.cascade.clone(),
-        ..RemoteQuery::default()
-    }
-}
-
-/// `casts` are those of the columns, then those of what is returned.
-fn insert_sql(into: &Insertion, rows: usize, casts: &[Option<String>]) -> String {
-    let width = into.columns.len();
-    let (casts, returned) = casts.split_at(width);
-    let value = |(place, cast): (usize, &Option<String>)| match cast {
-        Some(ty) => format!("${place}::text::{ty}"),
-        None => format!("${place}"),
-    };
-    let row = |row: usize| {
-        let row: Vec<_> = (row * width + 1..).zip(casts).map(value).collect();
-        format!("({})", row.join(", "))
-    };
-    let values: Vec<_> = (0..rows).map(row).collect();
-    let columns = names(&into.columns);
-    let mut sql = format!("INSERT INTO {} ({columns}) VALUES {}", into.relation, values.join(", "));
-    if into.skips_conflicts {
-        sql += " ON CONFLICT DO NOTHING";
-    }
-    sql + &returning(&into.returned, returned)
-}
-
-/// The end of a statement; those columns that have a cast are told as texts.
-fn returning(columns: &[RemoteColumn], casts: &[Option<String>]) -> String {
-    let casts = casts.iter().map(Option::is_some).chain(std::iter::repeat(false));
-    let column = |(column, is_text): (&RemoteColumn, bool)| {
-        let name = quote_always(&column.remote);
-        if is_text { format!("{name}::text") } else { name }
-    };
-    let columns: Vec<_> = columns.iter().zip(casts).map(column).collect();
-    if columns.is_empty() { String::new() } else { format!(" RETURNING {}", columns.join(", ")) }
-}
-
-/// The values, row by row.
-fn parameters(into: &Insertion, rows: &RecordBatch) -> Result<Vec<Encoded>> {
-    let context = context();
-    let encoders = into.columns.iter().zip(rows.columns());
-    let encoders = encoders.map(|(column, array)| ValueEncoder::new(array, column.ty, &context));
-    let encoders = encoders.collect::<Result<Vec<_>>>()?;
-    let mut values = Vec::with_capacity(rows.num_rows() * encoders.len());
-    for row in 0..rows.num_rows() {
-        for encoder in &encoders {
-            values.push(Encoded(match encoder.is_null(row) {
-                true => None,
-                false => {
-                    let mut bytes = Vec::new();
-                    encoder.write_binary(row, &mut bytes)?;
-                    Some(bytes)
-                }
-            }));
-        }
-    }
-    Ok(values)
-}
-
-fn context() -> Context {
-    Context { now_us: 0, zone: TimeZone::UTC }
 }
 
 #[async_trait]
@@ -426,10 +374,13 @@ impl Writer for Transaction {
 
     /// A Tidemill changes its own tables, and what it has, outside of transactions only.
     async fn execute_alone(&mut self, statement: &RemoteQuery) -> Result<Answer> {
-        match self.is_open || self.is_block {
-            true => Err(SqlError::internal("a transaction is open")),
-            false => self.run(statement, &[]).await,
+        if self.is_open || self.is_block {
+            return Err(SqlError::internal("a transaction is open"));
         }
+        self.tell(statement.cascade.as_ref()).await?;
+        let prepared = self.prepared(statement).await?;
+        let answer = self.attended(self.answer(statement, &prepared, &[])).await;
+        answer.map_err(|fault| fault.of_alone(&self.running.pool.server, statement))
     }
 
     async fn id(&mut self) -> Result<Option<String>> {
@@ -447,10 +398,29 @@ impl Writer for Transaction {
 
     async fn flush(&mut self) -> Result<()> {
         self.end_copy().await?;
-        match self.client()?.is_closed() {
+        match self.is_open && self.client()?.is_closed() {
             true => Err(lost(&self.running.pool.server, "connection closed")),
             false => Ok(()),
         }
+    }
+
+    /// A Tidemill has no constraints that it could defer.
+    async fn judge(&mut self) -> Result<()> {
+        self.flush().await?;
+        if !self.is_open {
+            return Ok(());
+        }
+        let client = self.client()?;
+        let judging = async {
+            let judged = if self.is_tidemill() {
+                client.batch_execute("").await
+            } else {
+                deferred::judge(client).await
+            };
+            judged.map_err(Fault::from)
+        };
+        let judged = self.attended(judging).await;
+        judged.map_err(|fault| fault.told(&self.running.pool.server, &RemoteQuery::command(COMMIT)))
     }
 
     /// Given up, it closes the connection: a cancel would end a wait for a standby, and leave that without what the server has.
@@ -458,15 +428,21 @@ impl Writer for Transaction {
         self.flush().await?;
         let connection = self.running.connection.take();
         let connection = connection.ok_or_else(|| SqlError::internal("a transaction is over"))?;
-        let (pool, commit) = (&self.running.pool, if self.is_open { "COMMIT" } else { "" });
-        match connection.client.batch_execute(commit).await {
+        let pool = &self.running.pool;
+        if !self.is_open {
+            pool.put(connection);
+            return Ok(());
+        }
+        let committing = async { connection.client.batch_execute(COMMIT).await.map_err(Fault::from) };
+        match pool.attended(&connection, committing).await {
             Ok(()) => pool.put(connection),
-            Err(error) if error.as_db_error().is_some() => {
-                let failed = self.failed(&RemoteQuery::command(commit), &error);
+            Err(Fault::Told(error)) if error.as_db_error().is_some() => {
+                let failed = self.failed(&RemoteQuery::command(COMMIT), &error);
                 self.running.connection = Some(connection);
                 return Err(failed);
             }
-            Err(error) => return Err(unknown(&pool.server, error.to_string())),
+            Err(Fault::Told(error)) => return Err(unknown(&pool.server, error.to_string())),
+            Err(Fault::Found(error)) => return Err(unknown(&pool.server, cause(&error))),
         }
         Ok(())
     }

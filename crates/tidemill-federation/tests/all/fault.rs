@@ -163,6 +163,22 @@ async fn a_server_that_goes_away_in_mid_result_is_an_error() {
     wait_until_alone(node.port).await;
 }
 
+/// What has come does not wait for what takes its time.
+#[tokio::test]
+async fn rows_that_are_there_go_on() {
+    let Some(node) = Postgres::start() else { return };
+    // More than what that server gathers before it sends anything.
+    let slow = "SELECT CASE WHEN i < 5000 THEN i ELSE length(pg_sleep(600)::text) END AS a FROM generate_series(1, 5000) AS i";
+    let mut rows = ask(node.port, slow);
+    let mut count = 0;
+    while count <= 4000 {
+        let batch = tokio::time::timeout(PATIENCE, rows.next()).await.expect("rows flow").unwrap();
+        count += batch.unwrap().num_rows();
+    }
+    drop(rows);
+    wait_until_alone(node.port).await;
+}
+
 #[tokio::test]
 async fn a_server_that_hangs_in_mid_result_can_be_left() {
     let Some(node) = Postgres::start() else { return };

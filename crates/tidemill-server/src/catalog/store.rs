@@ -1,7 +1,8 @@
 //! The catalog's file: a redb database with one row an object, as JSON.
 
+use std::fs::{OpenOptions, Permissions};
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
@@ -19,6 +20,8 @@ const COMMENTS: TableDefinition<'static, (u32, &'static str), &'static str> =
 const META: TableDefinition<'static, &'static str, u64> = TableDefinition::new("meta");
 /// The version of the layout of this file; a server refuses to open a newer one.
 const FORMAT: u64 = 1;
+/// It has the passwords of user mappings, as they are.
+const FILE_MODE: u32 = 0o600;
 /// The unit of `st_blocks`, whatever the file system's own is.
 const STAT_BLOCK_BYTES: u64 = 512;
 
@@ -87,6 +90,7 @@ fn generation(meta: &impl ReadableTable<&'static str, u64>) -> Result<u64> {
 
 impl Store {
     pub fn open(path: &Path) -> Result<Self> {
+        make_private(path).map_err(redb::Error::Io).map_err(failed)?;
         let db = Database::create(path).map_err(failed)?;
         let generation = Self::check_format(&db)?;
         Ok(Self { file: Mutex::new(CatalogFile { db: Some(db), generation }), path: path.to_owned() })
@@ -182,6 +186,12 @@ impl Store {
         // The file has holes: what counts is what it takes.
         std::fs::metadata(&self.path).map_or(0, |m| m.blocks() * STAT_BLOCK_BYTES)
     }
+}
+
+/// Nobody else may read the file, which is made if there is none.
+fn make_private(path: &Path) -> std::io::Result<()> {
+    let file = OpenOptions::new().read(true).append(true).create(true).mode(FILE_MODE).open(path)?;
+    file.set_permissions(Permissions::from_mode(FILE_MODE))
 }
 
 fn write(db: &Database, changes: &[Change<'_>], next_oid: u32, generation: u64) -> Result<()> {

@@ -100,6 +100,7 @@ pub async fn plan_view(
     planner::prepare(&mut statement, defining)?;
     let statement = datafusion::sql::parser::Statement::Statement(Box::new(statement));
     let plan = defining.statement_to_plan(statement).await.map_err(plan_error)?;
+    planner::check_doubled(&plan)?;
     let window = option::window(&object.options.written, clause.as_deref())?;
     let plan = compile(defining, &plan, window).await.map_err(|e| e.into_sql(plan_error))?;
     let fields = plan.finish.schema();

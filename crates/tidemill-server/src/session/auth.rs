@@ -1,5 +1,7 @@
 //! Start-up of a connection: encryption requests, authentication, the first ReadyForQuery.
 
+use std::time::Duration;
+
 use tidemill_sql::{SqlError, SqlState};
 
 use crate::pg::backend;
@@ -62,12 +64,15 @@ pub async fn open(server: &Server, wire: &mut Wire, peer: Peer) -> Result<Opened
     Ok(Opened::Session(request))
 }
 
+/// How long a client that reads nothing may keep its session from ending.
+const REASON_MAX: Duration = Duration::from_secs(1);
+
 /// Sends the reason and ends the connection.
 pub async fn refuse(wire: &mut Wire, error: ProtocolError) -> Closed {
     backend::protocol_error(&mut wire.out, &error);
-    match wire.flush().await {
-        Ok(()) => Closed::Refused(error.error.into_report().message),
-        Err(closed) => closed,
+    match tokio::time::timeout(REASON_MAX, wire.flush()).await {
+        Ok(Err(closed)) => closed,
+        Ok(Ok(())) | Err(_) => Closed::Refused(error.error.into_report().message),
     }
 }
 

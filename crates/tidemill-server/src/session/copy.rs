@@ -214,7 +214,7 @@ impl Session {
             attempt!(backend::copy_data(&mut wire.out, |out| out.extend_from_slice(&data)));
             data.clear();
         }
-        while let Some(batch) = running.stream.next().await {
+        while let Some(batch) = wire.flush_while(running.stream.next()).await? {
             let batch = attempt!(batch.map_err(plan_error));
             rows += batch.num_rows();
             let mut start = 0;

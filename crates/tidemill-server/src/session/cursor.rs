@@ -280,7 +280,8 @@ impl Session {
     ) -> Result<Outcome> {
         let limit = self.settings.current().query_memory_limit_bytes;
         let portal = self.portals.get_mut(name).ok_or_else(|| no_cursor(name))?;
-        let State::Rows(cursor) = &mut portal.state else {
+        // As in PostgreSQL, a cursor whose FETCH fails or is interrupted cannot be run any more: what it reads ends with it.
+        let State::Rows(mut cursor) = std::mem::replace(&mut portal.state, State::Done) else {
             let message = format!("portal \"{name}\" cannot be run");
             return Err(SqlError::new(SqlState::INVALID_OBJECT_STATE, message));
         };
@@ -294,6 +295,8 @@ impl Session {
             Ok(())
         };
         let count = cursor.fetch(direction, &mut take).await?;
+        let (schema, snapshots) = (Arc::clone(cursor.schema()), cursor.snapshots().cloned());
+        portal.state = State::Rows(cursor);
         if is_move {
             return Ok(Outcome::Tag(format!("MOVE {count}")));
         }
@@ -301,8 +304,8 @@ impl Session {
             Some(declared) if declared.binary => vec![1],
             _ => vec![],
         };
-        let mut rows = Rows::of_batches(Arc::clone(cursor.schema()), batches, Tag::Counted("FETCH"));
-        rows.snapshots = cursor.snapshots().cloned();
+        let mut rows = Rows::of_batches(schema, batches, Tag::Counted("FETCH"));
+        rows.snapshots = snapshots;
         Ok(Outcome::Rows(rows, formats))
     }
 

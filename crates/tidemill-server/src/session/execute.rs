@@ -185,7 +185,7 @@ impl Session {
         let Outcome::Rows(rows, formats) = outcome else { return Ok(Ok(())) };
         attempt!(describe(wire, &rows.schema, formats));
         let context = self.context();
-        while let Some(batch) = attempt!(rows.next(usize::MAX).await) {
+        while let Some(batch) = attempt!(wire.flush_while(rows.next(usize::MAX)).await?) {
             let batch = attempt!(rows.shown(batch, formats));
             attempt!(write_rows(wire, &batch, &context, formats));
             wire.flush_if_full().await?;

@@ -47,6 +47,11 @@ impl Portal {
         self.declared.as_ref().is_some_and(|declared| declared.hold)
     }
 
+    /// It cannot be run any more, and reads nothing.
+    pub(super) fn fail(&mut self) {
+        self.state = State::Done;
+    }
+
     pub(super) fn schema(&self) -> Option<SchemaRef> {
         match (&self.state, &self.prepared) {
             (State::Rows(cursor), _) => Some(Arc::clone(cursor.schema())),
@@ -174,6 +179,10 @@ impl Session {
     }
 
     async fn execute_portal(&mut self, wire: &mut Wire, name: &str, rows_max: Option<u32>) -> Step {
+        let prepared = self.portals.get(name).and_then(|portal| portal.prepared.as_ref());
+        if let Some(parsed) = prepared.and_then(|prepared| prepared.parsed.as_ref()) {
+            attempt!(self.check_failed(&parsed.statement));
+        }
         // Statements end transactions and close portals, this one too: it is put back only if it is still its turn.
         let Some(mut portal) = self.portals.remove(name) else { return Ok(Err(no_portal(name))) };
         if let State::Ready = portal.state {
@@ -197,6 +206,9 @@ impl Session {
             }
         }
         let done = self.send_portal(wire, &mut portal, name, rows_max).await?;
+        if done.is_err() {
+            portal.fail();
+        }
         self.portals.insert(name, portal);
         Ok(done)
     }
@@ -217,7 +229,7 @@ impl Session {
         let mut room = rows_max.map_or(u64::MAX, u64::from);
         let context = self.context();
         while room > 0 {
-            let Some(batch) = attempt!(cursor.forward(room).await) else {
+            let Some(batch) = attempt!(wire.flush_while(cursor.forward(room)).await?) else {
                 if let Some(snapshots) = cursor.snapshots() {
                     attempt!(self.take_changes(wire, snapshots));
                 }

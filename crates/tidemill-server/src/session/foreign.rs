@@ -1,5 +1,7 @@
 //! Statements that write to foreign tables: a transaction of their own on each server.
 
+use std::sync::Arc;
+
 use arrow::array::RecordBatch;
 use chrono::{DateTime, Utc};
 use datafusion::common::ScalarValue;
@@ -105,7 +107,10 @@ impl Session {
     /// interrupt; one that comes while they are under way is an error that says what is known.
     pub(super) async fn end_writing(&mut self, writing: Option<&Writing>) -> Result<Option<u64>> {
         let Some(writing) = writing else { return Ok(None) };
-        let rows = writing.flush().await?;
+        let rows = match writing.flush().await {
+            Ok(rows) => rows,
+            Err(error) => return Err(writing.transactions().half_done(error).await),
+        };
         let _shield = Shield::asking(&self.interrupt);
         writing.commit(self.interrupt.asked()).await?;
         Ok(Some(rows))
@@ -132,7 +137,7 @@ impl Session {
         };
         let name = &target.table.object.name;
         match change::on_servers(&physical, name, &verb) {
-            Ok(changes) => Ok(changes),
+            Ok(changes) => change::check_assigned(&changes).await.map(|()| changes),
             Err(Obstacle::Server(refusal)) => Err(refusal),
             Err(obstacle) => {
                 change::check_constants(&physical).map_err(plan_error)?;
@@ -156,13 +161,37 @@ impl Session {
         if let Some(returned) = &returned {
             writing = self.returning(writing, returned, text).await?;
         }
-        let began = Utc::now();
-        writing.execute(&changes).await?;
+        let (began, interrupt) = (Utc::now(), Arc::clone(&self.interrupt));
+        let _shield = self.carry_out(&mut writing, &changes).await?;
         let warnings = writing.warnings();
-        let answer = self.answer(Some(&mut writing), returned.as_ref(), change.verb, text).await?;
+        let answer = tokio::select! {
+            biased;
+            answer = self.answer(Some(&mut writing), returned.as_ref(), change.verb, text) => answer,
+            why = interrupt.asked() => Err(SqlError::new(SqlState::QUERY_CANCELED, why)),
+        };
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => return Err(writing.transactions().half_done(error).await),
+        };
         let rows = self.end_writing(Some(&writing)).await?.unwrap_or(0);
         self.missing.extend(warnings);
         Ok(Modified { changes, writing, answer, rows, began })
+    }
+
+    /// Has servers carry out statements. Once what one of them does may last at once, an interrupt drops nothing any more: while the
+    /// shield is there the work has to look for it, and its errors tell which nodes are changed.
+    pub(super) async fn carry_out(
+        &mut self,
+        writing: &mut Writing,
+        changes: &[change::Change],
+    ) -> Result<Option<Shield>> {
+        let alone = writing.execute(changes).await?;
+        if alone.is_empty() {
+            return Ok(None);
+        }
+        let shield = Shield::asking(&self.interrupt);
+        writing.execute_alone(changes, &alone, self.interrupt.asked()).await?;
+        Ok(Some(shield))
     }
 
     /// What RETURNING gives of the rows that were written.

@@ -50,6 +50,10 @@ impl Portals {
         self.retain(|_| false);
     }
 
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Portal> {
+        self.named.values_mut().chain(&mut self.unnamed)
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &Portal)> {
         let named = self.named.iter().map(|(name, portal)| (name.as_str(), portal));
         named.chain(self.unnamed.iter().map(|portal| ("", portal)))

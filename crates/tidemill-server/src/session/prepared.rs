@@ -21,6 +21,7 @@ use super::returned::Returned;
 use super::rows::{Rows, Tag, text_schema};
 use super::wire::Wire;
 use super::{STATEMENTS_MAX, Session};
+use crate::activity::without_secrets;
 use crate::insert::{InsertPlan, Parameter, Target};
 use crate::query::{self, PreparedQuery, Running};
 use tidemill_sql::value::{ColumnBuilder, ValueEncoder};
@@ -81,7 +82,7 @@ impl Prepared {
 
 impl Session {
     pub(super) async fn prepare(&mut self, sql: &str, given: &[Option<Type>]) -> Result<Prepared> {
-        match parse::parse_one(sql)? {
+        match parse::parse_one(sql).map_err(|error| without_secrets(error, sql))? {
             Some(parsed) => self.prepare_parsed(parsed, given, false).await,
             None => Ok(Prepared {
                 body: Body::Empty,

@@ -16,7 +16,7 @@ use sqlparser::ast::{self, SelectItem, TableFactor};
 use tidemill_sql::insert::InsertParts;
 use tidemill_sql::name::quote_ident;
 use tidemill_sql::planner::plan_error;
-use tidemill_sql::{Result, SqlError, parse};
+use tidemill_sql::{Result, SqlError, parse, planner};
 
 use super::Session;
 use super::execute::Outcome;
@@ -73,6 +73,7 @@ impl Session {
     ) -> Result<(SessionState, LogicalPlan)> {
         let table = MemTable::try_new(returned.columns(), vec![rows]).map_err(plan_error)?;
         let state = self.planning().with_rows(ROWS, Arc::new(table)).state();
+        planner::check_returning(returned.items, &state)?;
         let plan = query::plan(&state, &returned.query()?, text).await?;
         if !plan.get_parameter_fields().map_err(plan_error)?.is_empty() {
             return Err(SqlError::unsupported("parameters in RETURNING are not supported"));

@@ -4,7 +4,7 @@ use datafusion::common::ScalarValue;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
-use tidemill_sql::planner::{constant_subqueries, plan_error, with_values};
+use tidemill_sql::planner::{constant_subqueries, exists_as_values, plan_error, with_values};
 use tidemill_sql::{Result, SqlError, SqlState};
 
 use super::Session;
@@ -17,6 +17,7 @@ impl Session {
         plan: LogicalPlan,
         parameters: &[ScalarValue],
     ) -> Result<LogicalPlan> {
+        let plan = exists_as_values(plan)?;
         let subqueries = constant_subqueries(&plan)?;
         if subqueries.is_empty() {
             return Ok(plan);

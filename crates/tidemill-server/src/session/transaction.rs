@@ -341,7 +341,7 @@ impl Session {
 
     /// Up to the COMMITs all is undone by an interrupt; one that comes while they are under way is an error that says what is known.
     pub(super) async fn commit_on_servers(&mut self, transactions: &Transactions) -> Result<()> {
-        transactions.flush().await?;
+        transactions.judge().await?;
         let _shield = Shield::asking(&self.interrupt);
         transactions.commit(self.interrupt.asked()).await
     }
@@ -383,13 +383,17 @@ impl Session {
         }
     }
 
-    /// After an error a block is over for everything but its end, and everything else is rolled back.
+    /// After an error a block is over for everything but its end, and everything else is rolled back. What its cursors read ends
+    /// at once, as in PostgreSQL; those from before the last savepoint are there if it goes back to that.
     pub(super) fn fail_transaction(&mut self) {
         self.transaction = match std::mem::replace(&mut self.transaction, Transaction::None) {
             Transaction::Open(work) | Transaction::Failed(work) => {
                 if let Some(foreign) = &work.foreign {
                     foreign.give_up_reading();
                 }
+                let first = work.savepoints.last().map_or(self.first_portal, |last| last.next_portal);
+                let failed = self.portals.iter_mut().filter(|portal| portal.number >= first);
+                failed.for_each(Portal::fail);
                 Transaction::Failed(work)
             }
             Transaction::Implicit(_) => {

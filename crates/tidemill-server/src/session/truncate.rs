@@ -41,7 +41,7 @@ impl Session {
         let how = Truncation { restarts: truncate.restarts, cascades: truncate.cascades };
         let changes = truncation::on_servers(tables, how)?;
         let mut writing = self.within_block(Writing::changing(&first.table.object.name, &changes));
-        writing.execute(&changes).await?;
+        let _shield = self.carry_out(&mut writing, &changes).await?;
         let warnings = writing.warnings();
         self.end_writing(Some(&writing)).await?;
         self.missing.extend(warnings);

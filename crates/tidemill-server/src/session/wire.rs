@@ -3,9 +3,12 @@
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
+use std::pin::pin;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
 
 use crate::pg::frontend::{Decoder, Frontend};
 use crate::pg::startup::Startup;
@@ -13,6 +16,8 @@ use crate::pg::wire_error::ProtocolError;
 
 /// Results are sent on when this many bytes have gathered, so that a long one starts early and needs little memory.
 pub const FLUSH_BYTES: usize = 64 << 10;
+/// How long results wait for more.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// TCP and Unix sockets alike.
 pub trait Socket: AsyncRead + AsyncWrite + Unpin + Send {
@@ -131,6 +136,18 @@ impl Wire {
         }
         self.socket.flush().await?;
         Ok(())
+    }
+
+    /// Waits for more to send. What has gathered goes out meanwhile, if that takes long.
+    pub async fn flush_while<T>(&mut self, more: impl Future<Output = T>) -> Result<T, Closed> {
+        let mut more = pin!(more);
+        if !self.out.is_empty() {
+            if let Ok(done) = timeout(PAUSE_MAX, more.as_mut()).await {
+                return Ok(done);
+            }
+            self.flush().await?;
+        }
+        Ok(more.await)
     }
 
     /// Sends what has gathered if it is much.

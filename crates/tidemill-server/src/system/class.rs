@@ -6,6 +6,7 @@
 use arrow::datatypes::Schema;
 use datafusion::catalog::TableProvider;
 use tidemill_sql::Result;
+use tidemill_sql::objects::{DELETABLE, INSERTABLE, UPDATABLE};
 use tidemill_sql::planner::CONTINUOUS_OPTION;
 use tidemill_sql::types::Type;
 use tidemill_stream::stream::ARRIVAL;
@@ -14,7 +15,7 @@ use super::datatype::{self, DataType};
 use super::namespace::{OWNER_OID, namespace_oid};
 use super::{FUNCTION_RESULT, Fillers, PG_CATALOG, Rows, Snapshot, SystemRelation, all};
 use crate::catalog::{ForeignTable, ForeignTableColumn, Relation, Table};
-use crate::tables::SCHEMA;
+use crate::tables::{SCHEMA, foreign};
 
 pub(super) const FILLERS: Fillers = &[
     (PG_CATALOG, "pg_class", classes),
@@ -149,11 +150,6 @@ impl Class {
         })
     }
 
-    /// Whether INSERT is for it: a stream, or a table of a user.
-    pub fn takes_rows(&self) -> bool {
-        self.kind == 'f' || (self.kind == 'r' && self.schema == SCHEMA)
-    }
-
     /// All relations, the system's first.
     pub fn every(snapshot: &Snapshot) -> Result<Vec<Class>> {
         let system = all().iter().filter(|r| r.kind != FUNCTION_RESULT).map(Class::of_system);
@@ -228,6 +224,16 @@ fn defaults(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
 /// The names of a relation's columns in the order of their numbers.
 pub fn column_names(relation: &Relation) -> Result<Vec<String>> {
     Ok(Class::of_user(relation)?.columns.into_iter().map(|column| column.name).collect())
+}
+
+/// Which statements change the rows of a relation.
+pub fn changes(snapshot: &Snapshot, relation: &Relation) -> i32 {
+    match relation {
+        Relation::Stream(_) => INSERTABLE,
+        Relation::Table(_) => INSERTABLE | UPDATABLE | DELETABLE,
+        Relation::Foreign(table) => foreign::changes(&snapshot.server.catalog, table),
+        Relation::View(_) | Relation::Transform(_) | Relation::PlainView(_) => 0,
+    }
 }
 
 /// The query of a view, as `pg_get_viewdef` shows it.

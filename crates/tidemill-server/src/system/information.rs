@@ -1,7 +1,10 @@
 //! `information_schema`: relations and columns in the words of the SQL standard.
 
+use std::collections::HashMap;
+
 use tidemill_federation::Options;
 use tidemill_sql::Result;
+use tidemill_sql::objects::INSERTABLE;
 use tidemill_sql::types::{Scalar, Type};
 
 use super::class::{self, Attribute, Class};
@@ -49,7 +52,10 @@ fn schemata(_: &Snapshot, rows: &mut Rows) -> Result<()> {
 }
 
 fn tables(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
+    let changes = snapshot.relations.iter().map(|r| (r.oid(), class::changes(snapshot, r)));
+    let changes: HashMap<_, _> = changes.collect();
     for class in Class::every(snapshot)? {
+        let takes_rows = changes.get(&class.oid).is_some_and(|changes| changes & INSERTABLE != 0);
         let kind = match class.kind {
             'f' => "FOREIGN",
             'v' => "VIEW",
@@ -60,7 +66,7 @@ fn tables(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
             ("table_schema", class.schema.into()),
             ("table_name", class.name.as_str().into()),
             ("table_type", kind.into()),
-            ("is_insertable_into", yes(class.takes_rows()).into()),
+            ("is_insertable_into", yes(takes_rows).into()),
             ("is_typed", "NO".into()),
         ])?;
     }

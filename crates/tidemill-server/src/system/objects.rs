@@ -119,6 +119,12 @@ impl Objects for Snapshots {
         }
     }
 
+    fn changes(&self, oid: u32) -> i32 {
+        let snapshot = self.get();
+        let relation = snapshot.relations.iter().find(|relation| relation.oid() == oid);
+        relation.map_or(0, |relation| class::changes(snapshot, relation))
+    }
+
     fn relation_bytes(&self, oid: u32) -> Option<u64> {
         match self.get().relations.iter().find(|r| r.oid() == oid) {
             Some(relation) => Some(class::disk_bytes(relation)),
@@ -142,6 +148,11 @@ impl Objects for Snapshots {
 
     fn terminate(&self, process_id: u32) -> bool {
         self.get().server.terminate_session(process_id)
+    }
+
+    fn reload(&self) -> bool {
+        self.note_reload();
+        true
     }
 
     fn sleep(&self, seconds: f64) -> Work<()> {

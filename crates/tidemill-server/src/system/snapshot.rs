@@ -1,6 +1,7 @@
 //! What a query on system relations reads: the server at one moment.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -69,12 +70,21 @@ pub struct Snapshots {
     /// The session's settings with what the statement has changed so far.
     settings: Mutex<SessionSettings>,
     changes: Mutex<Vec<SettingChange>>,
+    /// The statement wants settings to be read anew.
+    wants_reload: AtomicBool,
 }
 
 impl Snapshots {
     pub fn new(server: Arc<Server>, session: SessionInfo) -> Self {
         let settings = Mutex::new(session.settings.clone());
-        Self { server, session, taken: OnceLock::new(), settings, changes: Mutex::default() }
+        Self {
+            server,
+            session,
+            taken: OnceLock::new(),
+            settings,
+            changes: Mutex::default(),
+            wants_reload: AtomicBool::default(),
+        }
     }
 
     pub fn get(&self) -> &Snapshot {
@@ -98,6 +108,15 @@ impl Snapshots {
         }
         changes.push(change);
         Ok(())
+    }
+
+    pub(super) fn note_reload(&self) {
+        self.wants_reload.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the statement wants settings to be read anew, once.
+    pub fn take_reload(&self) -> bool {
+        self.wants_reload.swap(false, Ordering::Relaxed)
     }
 
     /// What the statement has changed in the session's settings, once.

@@ -10,6 +10,7 @@ use tidemill_federation::option::parse_bool;
 use tidemill_federation::pushdown::Pushdown;
 use tidemill_federation::write::Target;
 use tidemill_federation::{MultiTenantTable, Options, TableDefinition};
+use tidemill_sql::objects::{DELETABLE, INSERTABLE, UPDATABLE};
 use tidemill_sql::{Result, SqlError, SqlState};
 
 use super::no_nodes;
@@ -65,6 +66,15 @@ pub fn targets(
         target(child.url(), child.table.definition(), server, verb)
     };
     whole.children.iter().map(of_child).collect()
+}
+
+/// Which statements change rows of a table, on one of its servers at least. A table whose servers cannot be asked has no such rows.
+pub fn changes(catalog: &Catalog, table: &ForeignTable) -> i32 {
+    let targets = targets(catalog, table, None, "INSERT").unwrap_or_default();
+    targets.iter().filter(|target| target.refusal.is_none()).fold(0, |changes, target| {
+        let of_rows = if target.connector.changes_rows() { UPDATABLE | DELETABLE } else { 0 };
+        changes | INSERTABLE | of_rows
+    })
 }
 
 fn target(node: String, table: &Arc<TableDefinition>, server: &ForeignServer, verb: &str) -> Result<Target> {

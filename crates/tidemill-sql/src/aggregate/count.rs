@@ -66,7 +66,8 @@ impl AggregateUDFImpl for Count {
     }
 
     fn value_from_stats(&self, args: &StatisticsArgs) -> Option<ScalarValue> {
-        self.0.value_from_stats(args)
+        // Of one value at most, or of nulls alone, the statistics say that there is one, also if there is none.
+        if args.is_distinct { None } else { self.0.value_from_stats(args) }
     }
 
     fn set_monotonicity(&self, ty: &DataType) -> SetMonotonicity {

@@ -34,6 +34,8 @@ fn of<S: Side>(types: &[Type]) -> Option<Resolved> {
     if *array {
         return value::resolve(*ty, S::BETTER);
     }
+    // An extreme has no modifier; the first value is that of a group, with its type.
+    let shown = if S::BETTER.is_some() { ty.with_typmod(-1) } else { *ty };
     match scalar {
         Scalar::Int2 => fixed::<Int16Type, S>(*ty),
         Scalar::Int4 => fixed::<Int32Type, S>(*ty),
@@ -50,13 +52,13 @@ fn of<S: Side>(types: &[Type]) -> Option<Resolved> {
                 let array = Extreme::array(states).with_timezone("UTC");
                 Ok(Arc::new(array) as ArrayRef)
             };
-            Resolved::new(&[ty.arrow()], *ty, Fixed::new(1, finish))
+            Resolved::new(&[ty.arrow()], shown, Fixed::new(1, finish))
         }
         Scalar::Numeric => {
-            Resolved::new(&[ty.arrow()], *ty, Fixed::new(1, ExtremeBytes::<Numbers, S>::finish))
+            Resolved::new(&[ty.arrow()], shown, Fixed::new(1, ExtremeBytes::<Numbers, S>::finish))
         }
-        // PostgreSQL has min and max of text and of char(n); varchar is taken as text.
-        Scalar::Text | Scalar::Varchar | Scalar::Bpchar | Scalar::Name => {
+        // PostgreSQL has min and max of text and of char(n); varchar, "char" and name are taken as text.
+        Scalar::Text | Scalar::Varchar | Scalar::Bpchar | Scalar::Name | Scalar::Char => {
             let shown = if ty.scalar == Scalar::Bpchar { Scalar::Bpchar } else { Scalar::Text };
             let finish = Fixed::new(1, ExtremeBytes::<Texts, S>::finish);
             Resolved::new(&[DataType::Utf8], Type::new(shown), finish)

@@ -8,12 +8,8 @@ use crate::{Result, SqlError};
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 
-use super::CopyColumn;
+use super::{BATCH_BYTES_MAX, CopyColumn};
 use crate::value::ColumnBuilder;
-
-/// A batch is also cut at this many bytes of values, so that long values neither fill the memory nor an Arrow
-/// offset.
-const BATCH_BYTES_MAX: usize = 64 << 20;
 
 pub(super) struct Batches {
     schema: SchemaRef,

@@ -103,6 +103,10 @@ fn definitions(r: &mut Registry) {
     r.maybe1::<Text, Text>("pg_get_viewdef", |vars, name| {
         view(vars, object::read(Scalar::Regclass, name, vars)?)
     });
+    // No triggers make a view one whose rows can be changed.
+    r.maybe2::<Regclass, Bool, Int4>("pg_relation_is_updatable", |vars, oid, _| {
+        Ok(Some(vars.objects.changes(oid)))
+    });
     for name in ["pg_get_function_arguments", "pg_get_function_identity_arguments"] {
         r.maybe1::<Oid, Text>(name, |vars, oid| Ok(vars.objects.function(oid).map(|f| f.arguments)));
     }

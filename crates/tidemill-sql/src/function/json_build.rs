@@ -8,6 +8,9 @@ use super::{Call, Param, Registry, Returns, textual};
 use crate::error::{Result, SqlError, SqlState};
 use crate::types::{Scalar, Type};
 
+/// `row_to_json` of the names and values of a row: it has no blanks.
+pub const JSON_OF_ROW: &str = "json of row";
+
 pub(super) fn construct(r: &mut Registry) {
     let json = Returns::Is(Type::new(Scalar::Json));
     let jsonb = Returns::Is(Type::new(Scalar::Jsonb));
@@ -21,6 +24,7 @@ pub(super) fn construct(r: &mut Registry) {
         ("jsonb_build_array", jsonb, |call| build_all(call, true, false)),
         ("json_build_object", json, |call| build_all(call, false, true)),
         ("jsonb_build_object", jsonb, |call| build_all(call, true, true)),
+        (JSON_OF_ROW, json, |call| build_parts(call, false, Some(":"), ",")),
     ] {
         r.variadic(name, &[Param::Any], returns, kernel);
         r.kernel(name, &[], returns, kernel);
@@ -54,6 +58,12 @@ fn build_all(call: &Call, binary: bool, object: bool) -> Result<ArrayRef> {
             "The arguments of {function}() must consist of alternating keys and values."
         )));
     }
+    build_parts(call, binary, object.then_some(" : "), ", ")
+}
+
+/// An object, if something stands between keys and values, or else an array.
+fn build_parts(call: &Call, binary: bool, colon: Option<&str>, comma: &str) -> Result<ArrayRef> {
+    let object = colon.is_some();
     call.rows::<Json>(|row| {
         let mut parts = vec![];
         for (n, (input, ty)) in call.inputs.iter().zip(call.types).enumerate() {
@@ -66,7 +76,7 @@ fn build_all(call: &Call, binary: bool, object: bool) -> Result<ArrayRef> {
                 })?;
                 let mut quoted = String::new();
                 quote(&key, &mut quoted);
-                parts.push(quoted + " : ");
+                parts.push(quoted + colon.unwrap_or_default());
             } else {
                 let value = value_text(&input.array, *ty, i, call)?;
                 match parts.last_mut() {
@@ -75,7 +85,7 @@ fn build_all(call: &Call, binary: bool, object: bool) -> Result<ArrayRef> {
                 }
             }
         }
-        let joined = parts.join(", ");
+        let joined = parts.join(comma);
         let text = if object { format!("{{{joined}}}") } else { format!("[{joined}]") };
         if binary { canonical(&text).map(Some) } else { Ok(Some(text)) }
     })

@@ -72,8 +72,9 @@ fn connection(r: &mut Registry) {
     }
 }
 
-/// Sessions other than one's own.
+/// Sessions other than one's own, and all of them.
 fn others(r: &mut Registry) {
+    r.nullary::<Bool>("pg_reload_conf", Volatility::Volatile, |vars| Ok(vars.objects.reload()));
     r.strict1::<Int4, Bool>("pg_cancel_backend", |vars, id| {
         Ok(u32::try_from(id).is_ok_and(|id| vars.objects.cancel(id)))
     });

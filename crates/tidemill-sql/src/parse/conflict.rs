@@ -5,7 +5,9 @@
 //! ```
 
 use sqlparser::keywords::Keyword;
-use sqlparser::tokenizer::{Token, TokenWithSpan, Word};
+use sqlparser::tokenizer::{Token, TokenWithSpan};
+
+use super::token::keyword;
 
 /// The tokens of a statement that the parser reads as PostgreSQL does.
 pub fn with_conflict_told(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
@@ -39,11 +41,4 @@ fn ends_select_list(tokens: &[TokenWithSpan]) -> bool {
         }
     }
     false
-}
-
-fn keyword(token: &Token) -> Option<Keyword> {
-    match token {
-        Token::Word(Word { quote_style: None, keyword, .. }) => Some(*keyword),
-        _ => None,
-    }
 }

@@ -14,7 +14,7 @@ use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 
-use super::between;
+use super::{between, in_list};
 
 /// Expressions that the parser may begin to read, for each token of the statement, and in any case.
 const STEPS_PER_TOKEN_MAX: usize = 64;
@@ -36,8 +36,9 @@ impl Bounded {
 
 /// Says what PostgreSQL's dialect says.
 macro_rules! as_postgresql {
-    ($($name:ident)*) => { $(fn $name(&self) -> bool { POSTGRESQL.$name() })* };
+    ($($name:ident)*) => { $(fn $name(&self) -> bool { $crate::parse::dialect::POSTGRESQL.$name() })* };
 }
+pub(super) use as_postgresql;
 
 impl Dialect for Bounded {
     /// For what the parser does by the dialect's name.
@@ -55,7 +56,7 @@ impl Dialect for Bounded {
     }
 
     fn parse_infix(&self, parser: &mut Parser, expr: &Expr, _: u8) -> Option<Result<Expr, ParserError>> {
-        between::parse(parser, expr)
+        between::parse(parser, expr).or_else(|| in_list::parse(parser, expr))
     }
 
     /// `f(x => 1)`: a name, and not any expression, which would be read twice where there is none.

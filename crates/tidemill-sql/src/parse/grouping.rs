@@ -1,5 +1,5 @@
-//! Items of ROLLUP, CUBE and GROUPING SETS that begin with a parenthesis and go on behind it, which the parser takes for
-//! lists of columns.
+//! Items of ROLLUP, CUBE and GROUPING SETS that begin with a parenthesis and go on behind it, or are subqueries, which the
+//! parser takes for lists of columns.
 //!
 //! ```text
 //! GROUP BY ROLLUP ((d)::text, (a, b))  =>  GROUP BY ROLLUP (((d)::text), (a, b))
@@ -30,7 +30,9 @@ pub fn with_items_enclosed(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
             while last < end && !is(last, &Token::Comma) {
                 last = closings[last].unwrap_or(last) + 1;
             }
-            if is(first, &Token::LParen) && closings[first].is_some_and(|closed| closed + 1 < last) {
+            let goes_on = closings[first].is_some_and(|closed| closed + 1 < last);
+            let is_query = code.get(first + 1).is_some_and(|i| begins_query(&tokens[*i].token));
+            if is(first, &Token::LParen) && (goes_on || is_query) {
                 opening[code[first]] += 1;
                 closing[code[last]] += 1;
             }
@@ -51,6 +53,11 @@ pub fn with_items_enclosed(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 fn is_grouping(token: &Token) -> bool {
     use Keyword::{CUBE, ROLLUP, SETS};
     matches!(token, Token::Word(Word { quote_style: None, keyword: ROLLUP | CUBE | SETS, .. }))
+}
+
+fn begins_query(token: &Token) -> bool {
+    use Keyword::{SELECT, VALUES, WITH};
+    matches!(token, Token::Word(Word { quote_style: None, keyword: SELECT | VALUES | WITH, .. }))
 }
 
 /// Where each opening parenthesis is closed.
@@ -90,6 +97,7 @@ mod tests {
             ("CUBE((a, b), (c)+1, d)", "CUBE((a, b), ((c)+1), d)"),
             ("GROUPING SETS ((a)::text, (), f((a), 1))", "GROUPING SETS (((a)::text), (), f((a), 1))"),
             ("GROUPING SETS (ROLLUP ((a) || b), c)", "GROUPING SETS (ROLLUP (((a) || b)), c)"),
+            ("ROLLUP ((SELECT max(a) FROM t), b)", "ROLLUP (((SELECT max(a) FROM t)), b)"),
             ("rollup((a)", "rollup((a)"),
             ("cube", "cube"),
         ] {

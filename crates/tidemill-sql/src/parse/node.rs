@@ -8,8 +8,9 @@
 //! ```
 
 use sqlparser::keywords::{Keyword, RESERVED_FOR_TABLE_ALIAS};
-use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
+use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 
+use super::token::keyword;
 use crate::name::{fold, with_nodes};
 
 /// The tokens of a statement without node filters.
@@ -98,13 +99,6 @@ impl Filter {
             _ => false,
         };
         Some(Self { name, end, nodes, has_alias: has_alias || !takes_alias })
-    }
-}
-
-fn keyword(token: &Token) -> Option<Keyword> {
-    match token {
-        Token::Word(Word { quote_style: None, keyword, .. }) => Some(*keyword),
-        _ => None,
     }
 }
 

@@ -11,7 +11,7 @@ use sqlparser::dialect::{Dialect, PostgreSqlDialect};
 use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer};
 use std::any::TypeId;
 
-use super::dialect::POSTGRESQL;
+use super::dialect::{POSTGRESQL, as_postgresql};
 use super::position::Positions;
 use crate::error::{Result, SqlError};
 
@@ -54,20 +54,11 @@ impl Dialect for Characters {
         POSTGRESQL.is_identifier_part(ch)
     }
 
-    fn supports_unicode_string_literal(&self) -> bool {
-        POSTGRESQL.supports_unicode_string_literal()
-    }
-
-    fn supports_nested_comments(&self) -> bool {
-        POSTGRESQL.supports_nested_comments()
-    }
-
-    fn supports_string_escape_constant(&self) -> bool {
-        POSTGRESQL.supports_string_escape_constant()
-    }
-
-    fn supports_numeric_literal_underscores(&self) -> bool {
-        POSTGRESQL.supports_numeric_literal_underscores()
+    as_postgresql! {
+        supports_unicode_string_literal
+        supports_nested_comments
+        supports_string_escape_constant
+        supports_numeric_literal_underscores
     }
 }
 

@@ -1,15 +1,17 @@
 //! Forms of PostgreSQL that there are not here, and that the parser would take for something else.
 
 use sqlparser::keywords::Keyword;
-use sqlparser::tokenizer::{Token, TokenWithSpan, Word};
+use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::position::Positions;
+use super::token;
 use crate::error::{Result, SqlError};
 
 /// Refuses `WHERE CURRENT OF` and `FROM ONLY`.
 pub fn check(tokens: &[TokenWithSpan], positions: &Positions) -> Result<()> {
     let mut code = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_)));
     let [mut before, mut word] = [code.next(), code.next()];
+    let keyword = |token: &TokenWithSpan| token::keyword(&token.token);
     for next in code.map(Some).chain([None]) {
         let refused = match (before.and_then(keyword), word.and_then(keyword), next) {
             (Some(Keyword::WHERE), Some(Keyword::CURRENT), Some(next)) if is(next, "of") => {
@@ -30,13 +32,6 @@ pub fn check(tokens: &[TokenWithSpan], positions: &Positions) -> Result<()> {
         (before, word) = (word, next);
     }
     Ok(())
-}
-
-fn keyword(token: &TokenWithSpan) -> Option<Keyword> {
-    match &token.token {
-        Token::Word(Word { quote_style: None, keyword, .. }) => Some(*keyword),
-        _ => None,
-    }
 }
 
 fn is(token: &TokenWithSpan, word: &str) -> bool {

@@ -60,6 +60,14 @@ pub fn scanned(tokens: &[TokenWithSpan], positions: &Positions) -> Result<Vec<To
     Ok(out)
 }
 
+/// The keyword that a token is, unless it is quoted.
+pub(super) fn keyword(token: &Token) -> Option<Keyword> {
+    match token {
+        Token::Word(Word { quote_style: None, keyword, .. }) => Some(*keyword),
+        _ => None,
+    }
+}
+
 /// `x ISNULL`: the word can't be a name unless quoted or written behind AS or a dot.
 fn is_null_test(word: &Word, last: Option<&Token>) -> bool {
     let name = match last {

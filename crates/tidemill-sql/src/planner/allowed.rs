@@ -101,6 +101,11 @@ pub fn select(select: &Select, is_aggregate: IsAggregate<'_>) -> Result<()> {
     })
 }
 
+/// RETURNING is of single rows.
+pub fn returning(items: &[SelectItem], is_aggregate: IsAggregate<'_>) -> Result<()> {
+    items.iter().filter_map(shown).try_for_each(|expr| refuse(expr, "RETURNING", is_aggregate))
+}
+
 pub(super) fn shown(item: &SelectItem) -> Option<&Expr> {
     match item {
         SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
@@ -132,6 +137,15 @@ fn refuse(expr: &Expr, clause: &str, is_aggregate: IsAggregate<'_>) -> Result<()
         }
         Found::Window(at) => Err(window_refused(clause, at)),
     })
+}
+
+/// Whether an aggregate, not one of a subquery, is in the expression.
+pub(super) fn has_aggregate(expr: &Expr, is_aggregate: IsAggregate<'_>) -> bool {
+    let stop = |_: &Function, found| match found {
+        Found::Aggregate(at) => Err(located(SqlState::GROUPING_ERROR, "", at)),
+        Found::Window(_) => Ok(()),
+    };
+    find(expr, is_aggregate, &mut { stop }).is_err()
 }
 
 /// What to do with a call.
@@ -258,7 +272,7 @@ impl Visitor for Nesting<'_> {
 }
 
 /// A constant in ORDER BY or GROUP BY is the number of a column of the select list.
-fn position(expr: &Expr, clause: &str, width: Option<usize>) -> Result<()> {
+pub(super) fn position(expr: &Expr, clause: &str, width: Option<usize>) -> Result<()> {
     let Expr::Value(value) = expr else { return Ok(()) };
     let at = place::of_span(value.span).0;
     let number = match &value.value {
@@ -290,7 +304,7 @@ pub(super) fn width(body: &SetExpr) -> Option<usize> {
     }
 }
 
-fn projected(items: &[SelectItem]) -> Option<usize> {
+pub(super) fn projected(items: &[SelectItem]) -> Option<usize> {
     items.iter().all(is_expression).then_some(items.len())
 }
 

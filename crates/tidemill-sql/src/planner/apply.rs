@@ -18,6 +18,7 @@ use datafusion::logical_expr::{
 };
 
 use super::correlated::Names;
+use super::ordered;
 use crate::error::SqlError;
 
 /// The distinct values of some columns of an outer plan, under names of their own.
@@ -256,7 +257,7 @@ impl<'a> Apply<'a> {
         let calls =
             aggregate.aggr_expr.iter().map(|e| self.named_as_before(e)).collect::<Result<Vec<_>>>()?;
         let input = self.plan(&aggregate.input)?;
-        let grouped = LogicalPlanBuilder::from(input).aggregate(group, calls)?.build()?;
+        let grouped = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(input), group, calls)?);
         if !aggregate.group_expr.is_empty() {
             return Ok(grouped);
         }
@@ -317,13 +318,11 @@ impl<'a> Apply<'a> {
         else {
             return Err(unsupported(&LogicalPlan::Limit(limit.clone())));
         };
-        let (input, order) = match limit.input.as_ref() {
-            LogicalPlan::Sort(sort) => {
-                let order = sort.expr.iter().map(|s| Ok(self.expr(&s.expr)?.sort(s.asc, s.nulls_first)));
-                (sort.input.as_ref(), order.collect::<Result<Vec<_>>>()?)
-            }
-            input => (input, vec![]),
-        };
+        // The order may be of columns that are not shown, so the sort is found wherever it is.
+        let keyed = ordered::keyed(&limit.input, &|| self.names.new_name("order"))?;
+        let (input, order) = keyed.unwrap_or_else(|| (limit.input.as_ref().clone(), vec![]));
+        let order = order.into_iter().map(|s| Ok(self.expr(&s.expr)?.sort(s.asc, s.nulls_first)));
+        let order = order.collect::<Result<Vec<_>>>()?;
         let number = datafusion::functions_window::expr_fn::row_number().partition_by(self.domain.exprs());
         let number = if order.is_empty() { number.build()? } else { number.order_by(order).build()? };
         let number = number.alias(ROW_NUMBER);
@@ -333,8 +332,8 @@ impl<'a> Apply<'a> {
             condition = condition.and(place().lt_eq(lit(skip.saturating_add(fetch) as u64)));
         }
         let mut exprs = self.domain.exprs();
-        exprs.extend(columns(input.schema()));
-        LogicalPlanBuilder::from(self.plan(input)?)
+        exprs.extend(columns(limit.input.schema()));
+        LogicalPlanBuilder::from(self.plan(&input)?)
             .window([number])?
             .filter(condition)?
             .project(exprs)?

@@ -123,7 +123,7 @@ pub fn distinct_on(query: &mut Query) -> Result<()> {
 }
 
 /// The output column that a number or a name in ORDER BY stands for.
-fn output_column<'s>(expr: &Expr, projection: &'s [SelectItem]) -> Option<&'s Expr> {
+pub(super) fn output_column<'s>(expr: &Expr, projection: &'s [SelectItem]) -> Option<&'s Expr> {
     match expr {
         Expr::Value(value) => {
             let Value::Number(number, _) = &value.value else { return None };
@@ -241,47 +241,4 @@ fn sign_base(expr: &mut Expr, sign: UnaryOperator) {
             *base = Expr::UnaryOp { op: sign, expr: operand };
         }
     }
-}
-
-/// A subquery as a value is NULL when it has no rows, also if it is a constant: DataFusion believes that a constant
-/// can't be. As a UNION with nothing it can.
-pub fn scalar_subquery(query: &mut Query) {
-    let SetExpr::Select(select) = &mut *query.body else { return };
-    let [SelectItem::ExprWithAlias { expr, .. } | SelectItem::UnnamedExpr(expr)] = &mut select.projection[..]
-    else {
-        return;
-    };
-    if marker::as_literal(expr).is_none() && !matches!(expr, Expr::Value(_)) {
-        return;
-    }
-    let taken = std::mem::replace(expr, Expr::value(Value::Null));
-    let condition = marker::cast(marker::text("true"), Type::new(Scalar::Bool));
-    *expr = marker::op(marker::CASE, marker::pack(vec![condition, taken]), marker::text(""));
-}
-
-/// `EXISTS (SELECT …)` as a value: whether the number of rows is above zero.
-pub fn exists_value(expr: &mut Expr) {
-    let Expr::Exists { subquery, negated } = expr else { return };
-    let SetExpr::Select(select) = &mut *subquery.body else { return };
-    let plain_groups =
-        matches!(&select.group_by, ast::GroupByExpr::Expressions(exprs, _) if exprs.is_empty());
-    let simple = subquery.with.is_none()
-        && subquery.limit_clause.is_none()
-        && subquery.fetch.is_none()
-        && plain_groups
-        && select.having.is_none()
-        && select.distinct.is_none();
-    if !simple {
-        return;
-    }
-    let mut counted = subquery.clone();
-    counted.order_by = None;
-    let SetExpr::Select(select) = &mut *counted.body else { return };
-    let argument = ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard);
-    let count = marker::function("count", vec![argument]);
-    select.projection =
-        vec![SelectItem::ExprWithAlias { expr: count, alias: ast::Ident::with_quote('"', "count") }];
-    let op = if *negated { BinaryOperator::Eq } else { BinaryOperator::Gt };
-    let zero = marker::literal("0", Type::new(Scalar::Int8));
-    *expr = join(Expr::Subquery(counted), op, zero);
 }

@@ -7,9 +7,19 @@ use datafusion::error::Result;
 use datafusion::logical_expr::logical_plan::Subquery;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
-use super::correlated::free_columns;
+use super::correlated::{any_row, is_constant};
 use super::plan_error;
 use crate::error;
+
+/// The plan with such subqueries in the place of EXISTS.
+pub fn exists_as_values(plan: LogicalPlan) -> error::Result<LogicalPlan> {
+    let value = |expr: Expr| match &expr {
+        Expr::Exists(of) if is_constant(&of.subquery) => Ok(Transformed::yes(any_row(of)?)),
+        _ => Ok(Transformed::no(expr)),
+    };
+    let replaced = plan.transform_down(|node| node.map_expressions(|expr| expr.transform_down(value)));
+    replaced.map(|plan| plan.data).map_err(plan_error)
+}
 
 /// Those of a plan, each once. What refers to the rows is not among them.
 pub fn constant_subqueries(plan: &LogicalPlan) -> error::Result<Vec<Subquery>> {
@@ -18,7 +28,7 @@ pub fn constant_subqueries(plan: &LogicalPlan) -> error::Result<Vec<Subquery>> {
         node.apply_expressions(|expr| {
             expr.apply(|expr| {
                 if let Expr::ScalarSubquery(subquery) = expr
-                    && free_columns(&subquery.subquery).is_empty()
+                    && is_constant(subquery)
                     && !found.contains(subquery)
                 {
                     found.push(subquery.clone());

@@ -173,14 +173,20 @@ fn group(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
     if !changed {
         return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
     }
-    let keys = group_keys(&aggregate.group_expr, schema)?;
+    let mut keys = group_keys(&aggregate.group_expr, schema)?;
+    let is_grouping_set = matches!(keys[..], [Expr::GroupingSet(_)]);
+    // Two names of one value have one key. Of each the number of its column.
+    let places: Vec<usize> = match is_grouping_set {
+        true => (0..groups.len()).collect(),
+        false => once_each(&mut keys),
+    };
+    let doubled = if is_grouping_set { 0 } else { groups.len() - keys.len() };
     let below = Aggregate::try_new(input, keys, aggregates)?;
-    let is_grouping_set = matches!(below.group_expr[..], [Expr::GroupingSet(_)]);
     let columns = below.schema.columns();
-    let computed = groups.len() + usize::from(is_grouping_set);
+    let computed = groups.len() - doubled + usize::from(is_grouping_set);
     let mut shown = Vec::with_capacity(aggregate.schema.fields().len());
     for (i, first) in firsts.into_iter().enumerate() {
-        let key = Expr::Column(columns[i].clone());
+        let key = Expr::Column(columns[places[i]].clone());
         let value = match first.map(|first| Expr::Column(columns[computed + first].clone())) {
             None => key,
             Some(first) if !is_grouping_set => first,
@@ -190,9 +196,23 @@ fn group(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
         shown.push((i, value));
     }
     // The number of the grouping set is for the analyzer alone, which looks for it in the aggregate.
-    let results = computed..aggregate.schema.fields().len();
-    shown.extend(results.map(|i| (i, Expr::Column(columns[i].clone()))));
+    let results = computed + doubled..aggregate.schema.fields().len();
+    shown.extend(results.map(|i| (i, Expr::Column(columns[i - doubled].clone()))));
     renamed(LogicalPlan::Aggregate(below), shown, &aggregate.schema)
+}
+
+/// Leaves out what is there already, and gives the place of each.
+fn once_each(keys: &mut Vec<Expr>) -> Vec<usize> {
+    let mut first: Vec<Expr> = Vec::with_capacity(keys.len());
+    let place = |key: Expr| {
+        first.iter().position(|known| *known == key).unwrap_or_else(|| {
+            first.push(key);
+            first.len() - 1
+        })
+    };
+    let places = std::mem::take(keys).into_iter().map(place).collect();
+    *keys = first;
+    places
 }
 
 /// What to group by, in the same grouping sets.

@@ -152,6 +152,15 @@ pub fn select_from(expr: Expr, column: &str, table: TableFactor) -> Query {
     query
 }
 
+/// `SELECT * FROM table`
+pub fn all_from(table: TableFactor) -> Query {
+    let mut query = select_from(Expr::value(ast::Value::Null), "all", table);
+    if let SetExpr::Select(select) = &mut *query.body {
+        select.projection = vec![ast::SelectItem::Wildcard(ast::WildcardAdditionalOptions::default())];
+    }
+    query
+}
+
 fn select(expr: Expr, column: &str) -> Query {
     let item = ast::SelectItem::ExprWithAlias { expr, alias: ast::Ident::with_quote('"', column) };
     let select = Select {

@@ -1,15 +1,18 @@
 //! Typed expressions from operators and markers: the hook that DataFusion's SQL planner calls for each binary operator.
 
+mod in_list;
+
 use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::{DFSchema, ScalarValue};
-use datafusion::logical_expr::expr::{BinaryExpr, Case, InList, Unnest};
+use datafusion::logical_expr::expr::{BinaryExpr, Case, Unnest};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{Expr, ExprSchemable, Operator, lit};
+use datafusion::logical_expr::{Expr, ExprSchemable, Operator};
 use sqlparser::ast::BinaryOperator;
 
 use super::coerce::{self, Context};
 use super::marker;
 use super::membership::{self, Quantifier, Rows};
+use super::merged_column;
 use super::place::{self, Places};
 use super::resolve::{self, Arg};
 use super::{window_function, within_group};
@@ -78,6 +81,7 @@ impl Scope<'_> {
             marker::ASSIGN => self.assign(marker::unpack(left), &string(&right)?),
             marker::UNIFY => self.unify(marker::unpack(left), &string(&right)?),
             marker::BOOLEAN => self.boolean(0, left, &string(&right)?),
+            marker::MERGED => Ok(merged_column::found(left, &string(&right)?, self.schema)),
             marker::DISTINCT => self.distinct(left, Operator::IsDistinctFrom, right),
             marker::NOT_DISTINCT => self.distinct(left, Operator::IsNotDistinctFrom, right),
             "!=" => self.operator("<>", vec![left, right]),
@@ -278,32 +282,6 @@ impl Scope<'_> {
         labelled(Expr::Case(Case::new(None, arms, otherwise.map(Box::new))), target)
     }
 
-    /// `x IN (a, b)` over one type; `x = a OR x = b` when the types differ in category, so that each comparison is judged.
-    fn in_list(&self, expr: Expr, list: Vec<Expr>, negated: bool) -> Result<Expr> {
-        let mut types = vec![self.type_of(&expr)?];
-        types.extend(self.types_of(&list)?);
-        let keyed = |ty: &Arg| matches!(ty, Some(ty) if matches!(ty.scalar, Scalar::Numeric | Scalar::Interval | Scalar::Float4 | Scalar::Float8 | Scalar::Json | Scalar::Jsonb));
-        match coerce::common("IN", types.iter().copied()) {
-            Ok(target) if !target.array && !types.iter().any(keyed) => {
-                let all = std::iter::once(expr).chain(list).collect();
-                let mut list = self.cast_all(all, &types, &vec![target; types.len()])?;
-                if target.scalar == Scalar::Bpchar {
-                    list = list.into_iter().map(without_blanks).collect::<Result<_>>()?;
-                }
-                let expr = list.remove(0);
-                Ok(Expr::InList(InList::new(Box::new(expr), list, negated)))
-            }
-            _ => {
-                let comparisons = list
-                    .into_iter()
-                    .map(|item| self.operator("=", vec![expr.clone(), item]))
-                    .collect::<Result<Vec<_>>>()?;
-                let any = comparisons.into_iter().reduce(Expr::or).unwrap_or(lit(false));
-                Ok(if negated { Expr::Not(Box::new(any)) } else { any })
-            }
-        }
-    }
-
     fn array(&self, items: Vec<Expr>) -> Result<Expr> {
         let types = self.types_of(&items)?;
         let element = self.common("ARRAY", &numbered(&types))?;
@@ -416,6 +394,13 @@ impl Scope<'_> {
 
     /// `x op ANY (array)`: true if some comparison is, else null if one is null.
     fn quantified(&self, op: &str, all: bool, left: Expr, right: Expr) -> Result<Expr> {
+        if op.contains('~') {
+            let quantifier = if all { "ALL" } else { "ANY" };
+            let message =
+                format!("operator {op} {quantifier} is not supported for an array that is not written out");
+            let error = SqlError::unsupported(message).with_hint("Write the patterns as ARRAY[…].");
+            return Err(if self.places.at > 0 { error.with_position(self.places.at) } else { error });
+        }
         let (mut left_type, mut right_type) = (self.type_of(&left)?, self.type_of(&right)?);
         let item = |ty: Type| Type { array: false, ..ty };
         let element = match (left_type, right_type) {
@@ -423,14 +408,19 @@ impl Scope<'_> {
                 let message = "op ANY/ALL (array) requires array on right side";
                 return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
             }
-            (left, right) => coerce::common("ANY", [left, right.map(item)])?,
+            (left, right) => {
+                let types = [left, right.map(item)];
+                // Where two types have nothing in common there may be no such operator.
+                coerce::common("ANY", types)
+                    .or_else(|error| resolve::operator(op, registry().operator(op), &types).and(Err(error)))?
+            }
         };
         let is_text = [left_type, right_type].map(|ty| ty.is_some_and(|ty| ty.scalar == Scalar::Text));
         let array = Type { array: true, ..element };
         let mut left = self.cast(0, left, left_type.take(), element, Context::Implicit)?;
         let mut right = self.cast(1, right, right_type.take(), array, Context::Implicit)?;
         let mut element = element;
-        if element.scalar == Scalar::Bpchar && !op.contains('~') {
+        if element.scalar == Scalar::Bpchar {
             element = Type::new(Scalar::Text);
             if !is_text[0] {
                 left = without_blanks(left)?;
@@ -457,10 +447,10 @@ fn numbered(types: &[Arg]) -> Vec<(usize, Arg)> {
     types.iter().copied().enumerate().collect()
 }
 
-/// DataFusion's own expressions forget which PostgreSQL type a number is; where that decides how it is shown, it is said
-/// again.
+/// DataFusion's own expressions forget which PostgreSQL type a number is, and its modifier; where that decides how it is
+/// shown or described, it is said again.
 fn labelled(expr: Expr, ty: Type) -> Result<Expr> {
-    if matches!(ty.scalar, Scalar::Jsonb | Scalar::Bpchar) {
+    if matches!(ty.scalar, Scalar::Jsonb | Scalar::Bpchar | Scalar::Varchar) || ty.typmod >= 0 {
         let (name, field) = (expr.schema_name().to_string(), ty.field(""));
         return Ok(expr.alias_with_metadata(name, Some(FieldMetadata::new_from_field(&field))));
     }

@@ -40,6 +40,8 @@ pub const BOOLEAN: &str = "tidemill boolean";
 /// examples of all types in its column.
 pub const ASSIGN: &str = "tidemill assign";
 pub const UNIFY: &str = "tidemill unify";
+/// `k  merged  '2'`: a column that two relations have, of which it is the first one's.
+pub const MERGED: &str = "tidemill merged";
 pub const DISTINCT: &str = "tidemill distinct";
 pub const NOT_DISTINCT: &str = "tidemill not distinct";
 /// Followed by the operator.

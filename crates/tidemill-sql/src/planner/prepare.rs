@@ -17,12 +17,13 @@ use super::outer_name::Levels;
 use super::place::{self, Text};
 use super::{
     allowed, array_subquery, clause, distinct_from, foreign_clause, grouping, marker, membership,
-    merged_column, name, named_window, relkind, system_column, table_function, values, whole_row,
+    merged_column, name, named_window, pattern_list, relkind, set_operation, system_column, table_function,
+    values, whole_row,
 };
 use crate::data_type::type_of;
 use crate::error::{Result, SqlError};
 use crate::types::Type;
-use crate::walk::{Walk, walk_expressions_mut, walk_mut};
+use crate::walk::{Walk, walk_mut};
 
 /// Prepares a statement for planning in a session whose state is given: its functions are those that may be called.
 pub fn prepare(statement: &mut Statement, state: &SessionState) -> Result<()> {
@@ -50,6 +51,11 @@ pub fn prepare_expr(expr: &mut Expr, state: &SessionState) -> Result<()> {
     run(expr, state, "", &[])
 }
 
+/// Checks the items of RETURNING as they are written.
+pub fn check_returning(items: &[ast::SelectItem], state: &SessionState) -> Result<()> {
+    allowed::returning(items, &|name| state.aggregate_functions().contains_key(name))
+}
+
 fn run(node: &mut impl Walk, state: &SessionState, text: &str, parameters: &[Option<Type>]) -> Result<()> {
     distinct_from::rewrite(node);
     let (text, nesting, levels) = (Text::new(text), Nesting::default(), Levels::default());
@@ -74,13 +80,10 @@ impl VisitorMut for Rewriter<'_> {
         if let Err(error) = self.nesting.enter(query) {
             return ControlFlow::Break(Box::new(error));
         }
-        merged_column::rewrite_order(query);
-        if let SetExpr::Values(values) = &mut *query.body {
-            values.rows.iter_mut().flat_map(|row| &mut row.content).for_each(exists_values);
-        }
         control(
             foreign_clause::query(query, &self.text)
                 .and_then(|()| clause::distinct_on(query))
+                .map(|()| merged_column::rewrite_order(query))
                 .and_then(|()| allowed::query(query, &|name| self.is_aggregate(name)))
                 .and_then(|()| named_window::resolve(query)),
         )
@@ -88,26 +91,26 @@ impl VisitorMut for Rewriter<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
         let checked = foreign_clause::select(select, &self.text)
+            .and_then(|()| grouping::positions(select))
             .and_then(|()| allowed::select(select, &|name| self.is_aggregate(name)));
         if let Err(error) = checked {
             return ControlFlow::Break(Box::new(error));
         }
+        grouping::of_having(select, &|name| self.is_aggregate(name));
         self.levels.enter(select);
         merged_column::rewrite(select);
         name::assign(&mut select.projection);
         relkind::rewrite(select);
         whole_row::rewrite(select);
         whole_row::single_values(select);
-        for item in &mut select.projection {
-            if let ast::SelectItem::ExprWithAlias { expr, .. } = item {
-                exists_values(expr);
-            }
-        }
         ControlFlow::Continue(())
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
         clause::minus_before_power(expr);
+        if let Err(error) = pattern_list::rewrite(expr, &self.text) {
+            return ControlFlow::Break(Box::new(error));
+        }
         qualify(expr);
         if let Some(query) = array_subquery::subquery(expr) {
             match array_subquery::rewrite(query) {
@@ -144,6 +147,7 @@ impl VisitorMut for Rewriter<'_> {
         if let SetExpr::Values(values) = &mut *query.body {
             values::unify_columns(values);
         }
+        query.with.iter_mut().for_each(set_operation::relation::of_with);
         if let Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(exprs), .. }) = &mut query.order_by {
             exprs.iter_mut().for_each(|order| restore_ordinal(&mut order.expr));
         }
@@ -162,8 +166,11 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
-        let taken = std::mem::replace(expr, Expr::value(Value::Null));
+        let mut taken = std::mem::replace(expr, Expr::value(Value::Null));
         let at = self.place(&taken);
+        if let Some(query) = compared(&mut taken) {
+            set_operation::relation::in_from(query);
+        }
         let of_subquery =
             matches!(taken, Expr::InSubquery { .. } | Expr::AnyOp { .. } | Expr::AllOp { .. }) && at > 0;
         match self.rewrite(taken) {
@@ -181,12 +188,13 @@ impl VisitorMut for Rewriter<'_> {
     }
 }
 
-/// EXISTS in a select list or in VALUES is a value; in WHERE, DataFusion makes a join of it.
-fn exists_values(expr: &mut Expr) {
-    let _ = walk_expressions_mut(expr, |expr: &mut Expr| {
-        clause::exists_value(expr);
-        ControlFlow::<()>::Continue(())
-    });
+/// The subquery whose values are those of an expression, or are compared with it.
+fn compared(expr: &mut Expr) -> Option<&mut Query> {
+    match expr {
+        Expr::Subquery(query) => Some(query),
+        Expr::InSubquery { subquery, .. } => Some(subquery),
+        _ => None,
+    }
 }
 
 fn control(result: Result<()>) -> ControlFlow<Box<SqlError>> {
@@ -294,10 +302,6 @@ impl Rewriter<'_> {
             Expr::InSubquery { expr, subquery, negated: false } => membership::some(*expr, "=", *subquery)?,
             Expr::InSubquery { expr, subquery, negated: true } => membership::none(*expr, "=", *subquery)?,
             Expr::Array(array) => marker::op(marker::ARRAY, marker::pack(array.elem), marker::text("")),
-            Expr::Subquery(mut query) => {
-                clause::scalar_subquery(&mut query);
-                Expr::Subquery(query)
-            }
             Expr::CompoundFieldAccess { root, access_chain } => subscripts(*root, access_chain)?,
             Expr::Function(function) => self.function(function)?,
             other => syntax_call(other)?,

@@ -19,6 +19,8 @@
 //!                                     B: x
 //! ```
 
+pub(super) mod relation;
+
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
@@ -51,10 +53,17 @@ impl AnalyzerRule for UnionTypes {
 
 /// Gives each set operation of a plan its types.
 pub fn unify_all(plan: LogicalPlan) -> datafusion::error::Result<LogicalPlan> {
-    let unified = plan.transform_up_with_subqueries(|plan| match plan {
-        LogicalPlan::Union(union) => unify(union),
-        LogicalPlan::Join(join) => unify_sides(join),
-        other => Ok(Transformed::no(other)),
+    let mut has_changed = false;
+    let unified = plan.transform_up_with_subqueries(|plan| {
+        let unified = match plan {
+            LogicalPlan::Union(union) => unify(union)?,
+            LogicalPlan::Join(join) => unify_sides(join)?,
+            // It stands above one that has other types now, and an operation above itself asks for its own.
+            other if has_changed => other.recompute_schema().map(Transformed::yes)?,
+            other => Transformed::no(other),
+        };
+        has_changed |= unified.transformed;
+        Ok(unified)
     });
     unified.map(|transformed| transformed.data)
 }
@@ -64,7 +73,15 @@ fn unify(union: Union) -> datafusion::error::Result<Transformed<LogicalPlan>> {
     let types: Vec<Vec<Arg>> =
         union.inputs.iter().map(|input| types(input)).collect::<Result<_>>().map_err(external)?;
     let uniform = types.windows(2).all(|pair| pair[0] == pair[1]);
-    if uniform || types.iter().any(|t| t.len() != columns) {
+    if types.iter().any(|t| t.len() != columns) {
+        return Ok(Transformed::no(LogicalPlan::Union(union)));
+    }
+    // One of the inputs may have got its types just now.
+    let is_known = |input: &Arc<LogicalPlan>| {
+        let pairs = input.schema().fields().iter().zip(union.schema.fields());
+        pairs.into_iter().all(|(found, known)| found.data_type() == known.data_type())
+    };
+    if uniform && union.inputs.iter().all(is_known) {
         return Ok(Transformed::no(LogicalPlan::Union(union)));
     }
     let targets: Vec<Type> = (0..columns)
@@ -89,6 +106,10 @@ fn unify_sides(join: Join) -> datafusion::error::Result<Transformed<LogicalPlan>
     };
     let is_whole = join.on.len() == columns && join.right.schema().fields().len() == columns;
     if join.null_equality != NullEquality::NullEqualsNull || !is_whole || join.filter.is_some() {
+        return Ok(Transformed::no(LogicalPlan::Join(join)));
+    }
+    // A select list is above its window functions: these are ours.
+    if matches!(*join.left, LogicalPlan::Window(_)) {
         return Ok(Transformed::no(LogicalPlan::Join(join)));
     }
     // Of rows that differ there is one to keep or none.

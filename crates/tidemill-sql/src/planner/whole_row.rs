@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! SELECT row_to_json(t) FROM (SELECT 1 AS a, 2 AS b) t
-//! => SELECT json_build_object('a', t.a, 'b', t.b) AS row_to_json FROM (SELECT 1 AS a, 2 AS b) t
+//! => SELECT "json of row"('a', t.a, 'b', t.b) AS row_to_json FROM (SELECT 1 AS a, 2 AS b) t
 //! ```
 
 use std::ops::ControlFlow;
@@ -15,6 +15,7 @@ use sqlparser::ast::{
 
 use super::marker;
 use super::name::fold;
+use crate::function::JSON_OF_ROW;
 use crate::walk::walk_mut;
 
 /// Rewrites the calls in a select list; output columns have their names already.
@@ -115,7 +116,7 @@ impl Calls {
         };
         let function = fold(name.0.last()?.as_ident()?);
         let build = match function.as_str() {
-            "row_to_json" | "to_json" => "json_build_object",
+            "row_to_json" | "to_json" => JSON_OF_ROW,
             "to_jsonb" => "jsonb_build_object",
             _ => return None,
         };

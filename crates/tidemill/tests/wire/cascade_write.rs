@@ -1,7 +1,8 @@
 //! What is written to a Tidemill and to other nodes by one statement: all of it, or none, or the error tells which.
 
-use tokio_postgres::Client;
+use tokio_postgres::{Client, NoTls};
 
+use crate::node::until;
 use crate::postgres::Postgres;
 use crate::proxy::{Mode, Proxy};
 use crate::server::{Server, error, failure, rows};
@@ -120,6 +121,51 @@ async fn a_commit_that_nobody_has_heard_of_is_told() {
         "{detail}"
     );
     assert_eq!(rows(&setting.remote, "SELECT count(*) FROM far.own").await, [["1"]]);
+}
+
+/// What a Tidemill does in no block it may have done, if it does not answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_that_is_not_answered_is_not_known() {
+    let Some(setting) = Setting::start().await else { return };
+    let Setting { client, west, remote, .. } = &setting;
+    let proxy = Proxy::start(setting._servers[0].port).await;
+    let far = format!(
+        "CREATE SERVER far FOREIGN DATA WRAPPER tidemill_fdw OPTIONS (host '127.0.0.1', port '{}', dbname 'tidemill');
+         CREATE USER MAPPING FOR PUBLIC SERVER far;
+         CREATE FOREIGN TABLE alone (id int, x int) SERVER far OPTIONS (table_name 'own');
+         CREATE MULTI TENANT TABLE two (id int, x int) CHILDREN (pg.own, far.own)",
+        proxy.port
+    );
+    client.batch_execute(&far).await.unwrap();
+    west.batch_execute("INSERT INTO own VALUES (1, 1)").await.unwrap();
+    remote.batch_execute("INSERT INTO own VALUES (2, 2)").await.unwrap();
+    let not_known = "whether the statement was carried out on server \"far\" is not known";
+    for (x, lingers) in [(8, false), (9, true)] {
+        proxy.set(Mode::EndAlone { lingers });
+        let waiter = setting._servers[2].connect().await;
+        let token = waiter.cancel_token();
+        let waiting = tokio::spawn(async move { error(&waiter, &format!("UPDATE two SET x = {x}")).await });
+        until(west, "SELECT x FROM own", &x.to_string()).await;
+        if lingers {
+            proxy.until_lingering(1).await;
+            token.cancel_query(NoTls).await.unwrap();
+        }
+        let told = waiting.await.unwrap();
+        assert_eq!((told.code().code(), told.message()), ("08007", not_known));
+        let detail = told.detail().unwrap();
+        assert!(
+            detail.ends_with("\nNodes that are changed: none; not known: /far/; not: /pg/ (1 row)."),
+            "{detail}"
+        );
+        assert!(!lingers || detail.starts_with("canceling statement due to user request\n"), "{detail}");
+        assert_eq!(setting.values().await, [x.to_string().as_str(), "", "2"]);
+    }
+    proxy.set(Mode::EndAlone { lingers: false });
+    for (statement, count) in [("UPDATE alone SET x = 10", "1"), ("TRUNCATE alone", "0")] {
+        let told = failure(client, statement).await;
+        assert_eq!(told, ("08007".into(), not_known.into()), "{statement}");
+        until(west, "SELECT count(*) FROM own", count).await;
+    }
 }
 
 /// A Tidemill empties its own table after the others, and in no block.

@@ -51,6 +51,12 @@ async fn rules() {
     let (state, message) = failure(&client, "FETCH PRIOR c").await;
     assert_eq!((state.as_str(), message.as_str()), ("55000", "cursor can only scan forward"));
     client.batch_execute("ROLLBACK TO a").await.unwrap();
+    assert_eq!(failure(&client, "FETCH c").await, ("55000".into(), "portal \"c\" cannot be run".into()));
+    client.batch_execute("ROLLBACK TO a; CLOSE c").await.unwrap();
+    client
+        .batch_execute("DECLARE c CURSOR FOR SELECT g FROM generate_series(1, 9) g; FETCH 5 c; SAVEPOINT a")
+        .await
+        .unwrap();
     assert_eq!(failure(&client, "DECLARE c CURSOR FOR SELECT 1").await.0, "42P03");
     client.batch_execute("ROLLBACK TO a; DECLARE d CURSOR FOR SELECT 1; ROLLBACK TO a").await.unwrap();
     assert_eq!(failure(&client, "FETCH d").await.0, "34000");

@@ -45,6 +45,26 @@ async fn what_is_generated_there_is_left_to_the_server() {
     );
     let (state, message) = failure(client, "UPDATE pair SET g = 1").await;
     assert!(state == "428C9" && message.contains("can only be updated to DEFAULT"), "{state} {message}");
+    remote
+        .batch_execute("CREATE TABLE n1.counted (id int GENERATED ALWAYS AS IDENTITY, x int)")
+        .await
+        .unwrap();
+    let create = "CREATE FOREIGN TABLE counted (id int, x int) SERVER n1 OPTIONS (schema_name 'n1')";
+    client.batch_execute(create).await.unwrap();
+    client
+        .batch_execute("INSERT INTO counted (x) VALUES (4); INSERT INTO counted VALUES (DEFAULT, 5)")
+        .await
+        .unwrap();
+    assert_eq!(rows(client, "INSERT INTO counted (x) VALUES (6) RETURNING id").await, [["3"]]);
+    for insert in ["INSERT INTO counted VALUES (9, 9)", "INSERT INTO counted VALUES (9, 9) RETURNING id"] {
+        let (state, message) = failure(client, insert).await;
+        let wanted = ("428C9", "cannot insert a non-DEFAULT value into column \"id\"");
+        assert_eq!((state.as_str(), message.as_str()), wanted, "{insert}");
+    }
+    assert_eq!(
+        rows(client, "SELECT id, x FROM counted ORDER BY 1").await,
+        [["1", "4"], ["2", "5"], ["3", "6"]]
+    );
     client.batch_execute("UPDATE made SET x = 7 WHERE x = 1").await.unwrap();
     assert_eq!(rows(client, "SELECT g FROM made WHERE x = 7").await, [["14"]]);
 }

@@ -1,8 +1,10 @@
 //! Foreign tables that are written to, or read in a block, by statements that are given up: what ends here ends there.
 
+use std::pin::pin;
+
 use bytes::Bytes;
-use futures::SinkExt;
-use tokio_postgres::NoTls;
+use futures::{SinkExt, StreamExt};
+use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use crate::client::Client as Wire;
 use crate::foreign_write::{Setting, counts, start};
@@ -11,10 +13,12 @@ use crate::proxy::Mode;
 use crate::server::{error, failure, rows};
 
 /// What the nodes do for somebody, but the rows and locks of a transaction that waits for its end.
-const AT_WORK: &str =
+pub const AT_WORK: &str =
     "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tidemill' AND state = 'active'";
-const OPEN: &str =
+pub const OPEN: &str =
     "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tidemill' AND state <> 'idle'";
+
+const NO_PARAMETERS: [i32; 0] = [];
 
 /// Of the simple protocol.
 fn query(sql: &str) -> (u8, Vec<u8>) {
@@ -22,7 +26,7 @@ fn query(sql: &str) -> (u8, Vec<u8>) {
 }
 
 /// Each row takes the nodes longer than anybody waits.
-async fn start_slow() -> Option<Setting> {
+pub async fn start_slow() -> Option<Setting> {
     let setting = start().await?;
     let Setting { remote, client, .. } = &setting;
     let slow = (1..=3).map(|i| {
@@ -30,10 +34,16 @@ async fn start_slow() -> Option<Setting> {
     });
     let function = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql
          AS 'BEGIN PERFORM pg_sleep(600); RETURN NEW; END';
-         CREATE VIEW n1.slow AS SELECT pg_sleep(600) IS NULL AS z;";
+         CREATE VIEW n1.slow AS SELECT pg_sleep(600) IS NULL AS z;
+         CREATE VIEW n1.many AS SELECT generate_series(1, 10000000) AS id;
+         CREATE VIEW n1.begun AS SELECT generate_series(1, 3000) AS id UNION ALL SELECT 0 WHERE pg_sleep(600) IS NULL;";
     remote.batch_execute(&(function.to_string() + &slow.collect::<String>())).await.unwrap();
     client
-        .batch_execute("CREATE FOREIGN TABLE slow (z bool) SERVER n1 OPTIONS (schema_name 'n1')")
+        .batch_execute(
+            "CREATE FOREIGN TABLE slow (z bool) SERVER n1 OPTIONS (schema_name 'n1');
+             CREATE FOREIGN TABLE many (id int) SERVER n1 OPTIONS (schema_name 'n1');
+             CREATE FOREIGN TABLE begun (id int) SERVER n1 OPTIONS (schema_name 'n1')",
+        )
         .await
         .unwrap();
     Some(setting)
@@ -110,6 +120,63 @@ async fn a_block_that_is_given_up_holds_nothing() {
     until(remote, OPEN, "0").await;
     client.batch_execute("SET statement_timeout = 0; UPDATE t1 SET n = 4").await.unwrap();
     assert_eq!(rows(remote, "SELECT DISTINCT n::int::text FROM n1.m").await, [["4"]]);
+}
+
+/// Before anybody ends the block, which may never happen.
+#[tokio::test]
+async fn what_the_cursors_of_a_failed_block_read_ends_with_it() {
+    let Some(setting) = start_slow().await else { return };
+    let Setting { remote, server, .. } = &setting;
+    let mut client = server.connect().await;
+    let limit = "SET LOCAL statement_timeout = 300";
+    for hold in ["", "WITH HOLD"] {
+        client
+            .batch_execute(&format!("BEGIN; DECLARE c CURSOR {hold} FOR TABLE slow; {limit}"))
+            .await
+            .unwrap();
+        assert_eq!(failure(&client, "FETCH c").await.0, "57014");
+        until(remote, OPEN, "0").await;
+        client.batch_execute("ROLLBACK").await.unwrap();
+    }
+    // Nobody waits for a row of a cursor when the block fails.
+    let many = |name: &str| format!("DECLARE {name} CURSOR FOR TABLE many; FETCH 3 {name}");
+    client.batch_execute(&format!("BEGIN; {}", many("c"))).await.unwrap();
+    assert_eq!(failure(&client, "SELECT 1 / 0").await.0, "22012");
+    until(remote, OPEN, "0").await;
+    assert_eq!(failure(&client, "FETCH c").await.0, "25P02");
+    client.batch_execute("ROLLBACK").await.unwrap();
+    // A savepoint keeps what was there before it, but for the cursor that has failed.
+    client.batch_execute(&format!("BEGIN; {}; SAVEPOINT a; {}", many("c"), many("d"))).await.unwrap();
+    until(remote, OPEN, "2").await;
+    assert_eq!(failure(&client, "SELECT 1 / 0").await.0, "22012");
+    until(remote, OPEN, "1").await;
+    client.batch_execute("ROLLBACK TO a").await.unwrap();
+    assert_eq!(rows(&client, "FETCH c").await, [["4"]]);
+    client.batch_execute(&format!("DECLARE e CURSOR FOR TABLE slow; SAVEPOINT b; {limit}")).await.unwrap();
+    assert_eq!(failure(&client, "FETCH e").await.0, "57014");
+    until(remote, AT_WORK, "1").await;
+    client.batch_execute("ROLLBACK TO b").await.unwrap();
+    assert_eq!(failure(&client, "FETCH e").await, ("55000".into(), "portal \"e\" cannot be run".into()));
+    client.batch_execute("ROLLBACK").await.unwrap();
+    until(remote, OPEN, "0").await;
+    // One that outlives its block.
+    client
+        .batch_execute("DECLARE h CURSOR WITH HOLD FOR TABLE slow; SET statement_timeout = 300")
+        .await
+        .unwrap();
+    assert_eq!(failure(&client, "FETCH h").await.0, "57014");
+    client.batch_execute("RESET statement_timeout").await.unwrap();
+    until(remote, OPEN, "0").await;
+    assert_eq!(failure(&client, "FETCH h").await, ("55000".into(), "portal \"h\" cannot be run".into()));
+    // What drivers with a fetch size do.
+    let block = client.transaction().await.unwrap();
+    let portal = block.bind("TABLE many", &[]).await.unwrap();
+    assert_eq!(block.query_portal(&portal, 3).await.unwrap().len(), 3);
+    until(remote, OPEN, "1").await;
+    assert_eq!(block.simple_query("SELECT 1 / 0").await.unwrap_err().code().unwrap().code(), "22012");
+    until(remote, OPEN, "0").await;
+    let told = block.query_portal(&portal, 3).await.unwrap_err();
+    assert_eq!(told.code().unwrap().code(), "25P02");
 }
 
 /// Who gives up a COMMIT is told of which node it is not known.
@@ -201,4 +268,27 @@ async fn a_node_that_is_lost_before_the_commit_has_nothing() {
     until(remote, OPEN, "0").await;
     assert_eq!(counts(remote).await, ["0", "0", "0"]);
     client.batch_execute("INSERT INTO t3 (id) VALUES (1)").await.unwrap();
+}
+
+/// The client has rows, and so it may give up, while the others take the node for ever.
+#[tokio::test]
+async fn rows_that_have_come_are_sent_on() {
+    let Some(setting) = start_slow().await else { return };
+    let Setting { remote, server, .. } = &setting;
+    let reader = server.connect().await;
+    let mut rows = pin!(reader.query_raw("TABLE begun", NO_PARAMETERS).await.unwrap());
+    assert_eq!(rows.next().await.unwrap().unwrap().get::<_, i32>(0), 1);
+    let simple = server.connect().await;
+    let mut messages = pin!(simple.simple_query_raw("TABLE begun").await.unwrap());
+    let first = messages.next().await.unwrap().unwrap();
+    assert!(matches!(first, SimpleQueryMessage::RowDescription(_)), "{first:?}");
+    let SimpleQueryMessage::Row(row) = messages.next().await.unwrap().unwrap() else { panic!("no row") };
+    assert_eq!(row.get(0), Some("1"));
+    let copier = server.connect().await;
+    let mut lines = pin!(copier.copy_out("COPY (TABLE begun) TO STDOUT").await.unwrap());
+    assert_eq!(lines.next().await.unwrap().unwrap(), "1\n");
+    for client in [&reader, &simple, &copier] {
+        client.cancel_token().cancel_query(NoTls).await.unwrap();
+    }
+    until(remote, OPEN, "0").await;
 }

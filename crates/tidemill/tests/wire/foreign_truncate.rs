@@ -48,11 +48,16 @@ async fn what_one_node_refuses_is_on_none() {
     client.batch_execute("TRUNCATE m IN ('/n3/') CASCADE").await.unwrap();
     assert_eq!(counts(remote).await, ["3", "3", "0"]);
     assert_eq!(rows(remote, "SELECT count(*) FROM n3.child").await, [["0"]]);
-    // A commit that fails after others tells which tables are empty.
+    // A commit that fails after others, here for what is deferred again when it is judged, tells which tables are empty.
     remote
         .batch_execute(
             "DROP TABLE n3.child;
-             CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not now'; END $$;
+             CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 IF current_query() = 'COMMIT' THEN RAISE 'not now'; END IF;
+                 SET CONSTRAINTS ALL DEFERRED;
+                 INSERT INTO n2.log VALUES (2);
+                 RETURN NULL;
+             END $$;
              CREATE TABLE n2.log (id int);
              CREATE CONSTRAINT TRIGGER late AFTER INSERT ON n2.log DEFERRABLE INITIALLY DEFERRED
                  FOR EACH ROW EXECUTE FUNCTION refuse();

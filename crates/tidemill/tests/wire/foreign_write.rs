@@ -21,7 +21,7 @@ pub struct Setting {
     pub proxy: Proxy,
     pub server: Server,
     pub client: Client,
-    dir: tempfile::TempDir,
+    pub dir: tempfile::TempDir,
 }
 
 pub async fn start() -> Option<Setting> {
@@ -543,4 +543,58 @@ async fn new_values_may_be_those_of_subqueries() {
     let of_row = "UPDATE m SET v = (SELECT max(x) FROM own WHERE x > id)";
     assert_eq!(failure(client, of_row).await.0, "0A000");
     assert_eq!(client.execute("DELETE FROM m WHERE v = (SELECT max(v) FROM m)", &[]).await.unwrap(), 2);
+    let none = "UPDATE m SET v = 0 WHERE EXISTS (SELECT count(*) FROM own WHERE x < 0) AND NOT EXISTS (SELECT FROM own)";
+    assert_eq!(client.execute(none, &[]).await.unwrap(), 0);
+}
+
+/// No server has to be there for that.
+#[tokio::test]
+async fn catalogs_tell_which_statements_change_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&dir.path().join("data"));
+    let client = server.connect().await;
+    for (name, wrapper, options) in [
+        ("pg", "postgres_fdw", "host '127.0.0.1'"),
+        ("points", "influxdb_fdw", "host '127.0.0.1', dbname 'd'"),
+        ("files", "file_fdw", ""),
+    ] {
+        let options = if options.is_empty() { String::new() } else { format!("OPTIONS ({options})") };
+        let create = format!(
+            "CREATE SERVER {name} FOREIGN DATA WRAPPER {wrapper} {options}; CREATE USER MAPPING FOR PUBLIC SERVER {name}"
+        );
+        client.batch_execute(&create).await.unwrap();
+    }
+    client
+        .batch_execute(
+            "CREATE TABLE a_table (x int);
+             CREATE STREAM b_stream (x int);
+             CREATE CONTINUOUS VIEW c_view AS SELECT count(*) FROM b_stream;
+             CREATE VIEW d_plain AS SELECT 1 AS x;
+             CREATE FOREIGN TABLE e_pg (x int) SERVER pg;
+             CREATE FOREIGN TABLE f_read (x int) SERVER pg OPTIONS (updatable 'false');
+             CREATE FOREIGN TABLE g_points (x int) SERVER points;
+             CREATE FOREIGN TABLE h_file (x int) SERVER files OPTIONS (filename '/x.csv', format 'csv');
+             CREATE MULTI TENANT TABLE i_files (x int) CHILDREN (files.public.h OPTIONS (filename '/x.csv', format 'csv'));
+             CREATE MULTI TENANT TABLE j_both (x int) CHILDREN (files.public.h OPTIONS (filename '/x.csv', format 'csv'), pg.public.h)",
+        )
+        .await
+        .unwrap();
+    let told = "SELECT c.relname, t.is_insertable_into, pg_relation_is_updatable(c.oid, false)
+        FROM pg_class c JOIN information_schema.tables t ON t.table_name = c.relname
+        WHERE t.table_schema = 'public' AND c.relname LIKE '_\\_%' ORDER BY 1";
+    let wanted = [
+        ["a_table", "YES", "28"],
+        ["b_stream", "YES", "8"],
+        ["c_view", "NO", "0"],
+        ["d_plain", "NO", "0"],
+        ["e_pg", "YES", "28"],
+        ["f_read", "NO", "0"],
+        ["g_points", "YES", "8"],
+        ["h_file", "NO", "0"],
+        ["i_files", "NO", "0"],
+        ["j_both", "YES", "28"],
+    ];
+    assert_eq!(rows(&client, told).await, wanted);
+    let named = "SELECT pg_relation_is_updatable('a_table', true), pg_relation_is_updatable('pg_class'::regclass, true)";
+    assert_eq!(rows(&client, named).await, [["28", "0"]]);
 }

@@ -32,7 +32,16 @@ pub enum Mode {
     LingerAtCommit {
         carried_out: bool,
     },
+    /// Connections linger from COPY on, of which the server hears nothing.
+    SwallowCopy,
+    /// As at COMMIT, when the server has carried out what it had refused in a block.
+    EndAlone {
+        lingers: bool,
+    },
 }
+
+/// The message that carries out a prepared statement.
+const EXECUTE: &[u8] = b"E\0\0\0\x09\0\0\0\0\0";
 
 /// In which a server has committed what it was told to.
 const COMMITTED: Duration = Duration::from_millis(50);
@@ -136,6 +145,8 @@ async fn pump(
 ) {
     let mut buffer = vec![0; 16 << 10];
     let mut passed = 0;
+    // Whether it says what was refused before in a block.
+    let mut is_alone = false;
     loop {
         let Ok(count @ 1..) = from.read(&mut buffer).await else { return };
         loop {
@@ -160,10 +171,16 @@ async fn pump(
                 return;
             }
         }
-        let commits = !is_server && buffer[..count].windows(6).any(|word| word == b"COMMIT");
+        let says = |word: &[u8]| !is_server && buffer[..count].windows(word.len()).any(|said| said == word);
+        let commits = says(b"COMMIT");
+        let copies = says(b"COPY (");
+        let executes = is_alone && says(EXECUTE);
+        is_alone = (is_alone || says(b"ROLLBACK")) && !says(b"BEGIN");
         let (end, lingers) = match *mode.borrow() {
             Mode::ResetAtCommit { carried_out } if commits => (Some(carried_out), false),
             Mode::LingerAtCommit { carried_out } if commits => (Some(carried_out), true),
+            Mode::SwallowCopy if copies => (Some(false), true),
+            Mode::EndAlone { lingers } if executes => (Some(true), lingers),
             _ => (None, false),
         };
         // What the server says to it nobody hears.

@@ -27,7 +27,7 @@ async fn what_was_written_comes_back() {
             "UPDATE t1 AS t SET v = id WHERE id > 1 RETURNING t.id, v, n",
             vec![vec!["2", "2", "NULL"], vec!["3", "3", "NULL"]],
         ),
-        ("DELETE FROM t1 WHERE id = 2 RETURNING label, count(*) OVER ()", vec![vec!["X2", "1"]]),
+        ("DELETE FROM t1 WHERE id = 2 RETURNING label, 1", vec![vec!["X2", "1"]]),
         ("DELETE FROM t1 WHERE id = 2 RETURNING id", vec![]),
         (
             "INSERT INTO m IN ('/n2/', '/n3/') (id, __spd_url) VALUES (50, '/n3/'), (51, '/n2/') RETURNING __spd_url, id",
@@ -42,6 +42,24 @@ async fn what_was_written_comes_back() {
         let found = rows(client, &format!("SET timezone = 'UTC'; {statement}")).await;
         assert_eq!(found, wanted, "{statement}");
     }
+    for (statement, wanted) in [
+        (
+            "INSERT INTO t1 (id) VALUES (9) RETURNING count(*)",
+            ("42803", "aggregate functions are not allowed in RETURNING"),
+        ),
+        (
+            "UPDATE m SET v = 9 RETURNING id + max(id)",
+            ("42803", "aggregate functions are not allowed in RETURNING"),
+        ),
+        (
+            "DELETE FROM m RETURNING count(*) OVER ()",
+            ("42P20", "window functions are not allowed in RETURNING"),
+        ),
+    ] {
+        let (state, message) = failure(client, statement).await;
+        assert_eq!((state.as_str(), message.as_str()), wanted, "{statement}");
+    }
+    assert_eq!(rows(client, "SELECT count(*), count(v) FILTER (WHERE v = 9) FROM m").await, [["5", "0"]]);
     let insert =
         client.prepare("INSERT INTO t3 (id, v) VALUES ($1, $2) RETURNING id, v * 2 AS twice").await.unwrap();
     assert_eq!(insert.columns()[1].name(), "twice");

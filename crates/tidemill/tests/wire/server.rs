@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
 
 use tokio_postgres::error::DbError;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
@@ -14,6 +15,8 @@ pub struct Server {
     pub port: u16,
     /// Of HTTP, if an option asks for it.
     pub metrics_port: Option<u16>,
+    /// Gives what the process has logged, once it has ended.
+    logged: Option<JoinHandle<Vec<String>>>,
 }
 
 impl Server {
@@ -68,8 +71,8 @@ impl Server {
             }
         };
         // Keeps the pipe from filling.
-        std::thread::spawn(move || lines.for_each(drop));
-        Server { process, port, metrics_port }
+        let logged = Some(std::thread::spawn(move || lines.map_while(Result::ok).collect()));
+        Server { process, port, metrics_port, logged }
     }
 
     pub async fn connect(&self) -> Client {
@@ -102,11 +105,32 @@ impl Server {
         self.process.wait().unwrap()
     }
 
+    /// What the process has logged since it was ready; waits for its end.
+    pub fn log(&mut self) -> Vec<String> {
+        self.logged.take().unwrap().join().unwrap()
+    }
+
     /// Resident memory of the process.
     pub fn memory_bytes(&self) -> u64 {
         let text = std::fs::read_to_string(format!("/proc/{}/statm", self.process.id())).unwrap();
         let pages: u64 = text.split_whitespace().nth(1).unwrap().parse().unwrap();
         pages * 4096
+    }
+
+    /// The most that was resident since its start.
+    pub fn peak_memory_bytes(&self) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+        let peak = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    }
+
+    /// Threads of the process that have this name.
+    pub fn threads(&self, name: &str) -> usize {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.process.id())).unwrap();
+        // Some end meanwhile.
+        let names =
+            threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("comm")).ok());
+        names.filter(|found| found.trim() == name).count()
     }
 
     /// SIGKILL, and waits for the end.

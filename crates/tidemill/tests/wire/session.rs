@@ -2,6 +2,7 @@
 
 use tokio_postgres::SimpleQueryMessage;
 
+use crate::client::Client as Wire;
 use crate::server::{Server, failure, rows};
 
 fn tags(messages: &[SimpleQueryMessage]) -> usize {
@@ -279,6 +280,10 @@ async fn a_hangup_ends_nothing() {
     let client = server.connect().await;
     server.signal("HUP");
     server.signal("HUP");
+    let told = Wire::connect(server.port, "tidemill").query("SELECT pg_reload_conf()");
+    let warnings: Vec<_> = told.notices.iter().map(|notice| (notice.get('S'), notice.get('M'))).collect();
+    assert_eq!(told.rows, [[Some("t".to_string())]]);
+    assert_eq!(warnings, [("WARNING", "settings are read at the start; restart the server for others")]);
     for client in [client, server.connect().await] {
         assert_eq!(rows(&client, "SELECT 1").await, [["1"]]);
     }

@@ -358,4 +358,4 @@ macro_rules! files {
     };
 }
 
-files!(aggregate array cast clause comment condition continuous_view continuous_view_join cte datetime equality error explain function group insert join json literal math membership modify operator order query series set_operation string subquery syntax type_array type_bool type_bytea type_date type_float type_integer type_interval type_json type_numeric type_string type_timestamp type_uuid transform view window);
+files!(aggregate array cast clause comment condition continuous_view continuous_view_join cte datetime equality error explain function group insert join json literal math membership modify operator order plan query series set_operation string subquery syntax type_array type_bool type_bytea type_date type_float type_integer type_interval type_json type_numeric type_string type_timestamp type_uuid transform view window);

@@ -4,6 +4,7 @@
 mod file;
 mod influx;
 mod liar;
+mod long_row;
 mod mixed;
 mod mysql;
 mod mysql_keep;
@@ -24,6 +25,7 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::Client;
 
+use crate::random::answer;
 use crate::server::{Server, failure, rows};
 use query::Queries;
 
@@ -88,7 +90,8 @@ impl Ours {
 
     /// Random queries over a foreign table answer as they do over `ours`.
     async fn compare(&self, foreign: &str, seed: u64) {
-        let seed = std::env::var("TIDEMILL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(seed);
+        let seed =
+            std::env::var("TIDEMILL_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(seed);
         println!("seed {seed}");
         let mut queries = Queries::new(seed);
         let mut answered = 0;
@@ -107,20 +110,6 @@ impl Ours {
 
     /// Rows in order, or the SQLSTATE.
     async fn answer(&self, query: &str) -> Result<Vec<Vec<String>>, String> {
-        match self.client.simple_query(query).await {
-            Ok(messages) => {
-                let row = |message| match message {
-                    tokio_postgres::SimpleQueryMessage::Row(row) => {
-                        let row: &tokio_postgres::SimpleQueryRow = &row;
-                        Some((0..row.len()).map(|i| row.get(i).unwrap_or("NULL").to_string()).collect())
-                    }
-                    _ => None,
-                };
-                let mut found: Vec<Vec<String>> = messages.into_iter().filter_map(row).collect();
-                found.sort();
-                Ok(found)
-            }
-            Err(error) => Err(error.code().unwrap_or_else(|| panic!("{query}: {error}")).code().to_string()),
-        }
+        answer(&self.client, query).await.map_err(|refusal| refusal.code)
     }
 }

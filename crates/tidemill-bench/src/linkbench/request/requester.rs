@@ -53,6 +53,8 @@ pub struct Requester<'a> {
     before: Before,
     tally: Tally,
     retries: [(u64, u32); Operation::NAMES.len()],
+    /// Why there is no session for what `next` has chosen.
+    refused: Option<Error>,
 }
 
 /// The ids of the last operations, for the modes that go on from them.
@@ -77,6 +79,8 @@ struct Tally {
 
 const RETRIES_MAX: u32 = 999;
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
+/// Between attempts to open sessions again that the server has ended.
+const REOPEN_PAUSE: Duration = Duration::from_millis(100);
 
 impl<'a> Requester<'a> {
     pub fn new(shared: &'a Requests, seat: &Seat) -> Result<Self> {
@@ -105,6 +109,7 @@ impl<'a> Requester<'a> {
             before: Before::default(),
             tally: Tally::default(),
             retries: Default::default(),
+            refused: None,
             shared,
         })
     }
@@ -253,7 +258,7 @@ impl<'a> Requester<'a> {
 }
 
 /// Worth another try: serialisation failures, and deadlocks unless as the original.
-fn is_transient(error: &Error, compat: Compat) -> bool {
+pub fn is_transient(error: &Error, compat: Compat) -> bool {
     match error.code() {
         Some("40001" | "41000") => true,
         Some(_) => error.is_retryable() && !compat.deadlock,
@@ -269,6 +274,7 @@ impl Client for Requester<'_> {
             ));
         }
         self.shard = self.shared.shards.choose(&mut self.random);
+        self.refused = self.shards[self.shard].reopen_lost(&self.shared.target).err();
         self.operation = self.shared.mix.choose(&mut self.random);
         match self.operation {
             Operation::AddNode => {
@@ -303,6 +309,10 @@ impl Client for Requester<'_> {
     }
 
     fn perform(&mut self) -> Result<()> {
+        if let Some(error) = self.refused.take() {
+            fiber::sleep(REOPEN_PAUSE);
+            return Err(self.failed(error));
+        }
         if self.operation == Operation::GetNode && self.shared.settings.compat.timed_choice {
             self.choose_node_to_read();
         }
@@ -316,11 +326,7 @@ impl Client for Requester<'_> {
                     *retries = (retries.0 + 1, retries.1.max(tries));
                     fiber::sleep(RETRY_PAUSE * tries);
                 }
-                Err(error @ (Error::Server(_) | Error::Lost(_))) if self.is_tolerated() => {
-                    self.shards[self.shard].reopen_lost(&self.shared.target)?;
-                    return Err(Error::Tolerated { error: Box::new(error), is_expected: false });
-                }
-                result => return result,
+                result => return result.map_err(|error| self.failed(error)),
             }
         }
     }
@@ -346,7 +352,19 @@ impl Client for Requester<'_> {
 }
 
 impl Requester<'_> {
-    /// One more failure, of which the server told or which took the connection along; below zero any number is let through.
+    /// What becomes of a request that failed: it is let through, or its requester ends, whatever others do after such an error.
+    fn failed(&mut self, error: Error) -> Error {
+        self.shards[self.shard].suspect();
+        let is_counted = matches!(error, Error::Server(_) | Error::Lost(_) | Error::Unreachable { .. });
+        let error = Box::new(error);
+        if is_counted && self.is_tolerated() {
+            return Error::Tolerated { error, is_expected: false };
+        }
+        Error::Final(error)
+    }
+
+    /// One more failure, of which the server told, which took the connection along, or for which there was none; below zero
+    /// any number is let through.
     fn is_tolerated(&mut self) -> bool {
         self.tally.failures += 1;
         // Under the old rules the original counts failures too.

@@ -12,6 +12,8 @@ pub struct Shard {
     /// For transactions, where they have a connection of their own.
     transactions: Option<SqlStore>,
     pub history: History,
+    /// A request failed: the sessions may have ended, or have a transaction open.
+    is_suspect: bool,
 }
 
 impl Shard {
@@ -25,7 +27,12 @@ impl Shard {
             Ok(store)
         };
         let transactions = compat.connections.then(|| open(shared.target.connect()?)).transpose()?;
-        Ok(Shard { store: open(connection)?, transactions, history: History::new(compat.history) })
+        Ok(Shard {
+            store: open(connection)?,
+            transactions,
+            history: History::new(compat.history),
+            is_suspect: false,
+        })
     }
 
     pub fn transactions(&mut self) -> &mut SqlStore {
@@ -36,13 +43,22 @@ impl Shard {
         self.transactions.iter().chain([&self.store])
     }
 
-    /// After a request that failed: what the server has ended is opened again, as in the original.
+    pub fn suspect(&mut self) {
+        self.is_suspect = true;
+    }
+
+    /// After a request that failed: what the server has ended is opened again, as in the original. When it refuses, the next
+    /// request tries again.
     pub fn reopen_lost(&mut self, target: &Target) -> Result<()> {
+        if !self.is_suspect {
+            return Ok(());
+        }
         for store in self.transactions.iter_mut().chain([&mut self.store]) {
             if store.is_lost() {
                 store.reopen(target.connect()?)?;
             }
         }
+        self.is_suspect = false;
         Ok(())
     }
 }

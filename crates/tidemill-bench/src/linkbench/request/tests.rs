@@ -7,9 +7,9 @@ use crate::linkbench::test_server::{Server, each_target};
 use crate::linkbench::validate::validate;
 use crate::run::{Outcome, run};
 
-const SMALL: &[&str] = &["nlinks_func=Zipf", "nlinks_shape=0.8", "nlinks_mean=5", "loaders=2"];
+pub(super) const SMALL: &[&str] = &["nlinks_func=Zipf", "nlinks_shape=0.8", "nlinks_mean=5", "loaders=2"];
 
-fn settings(nodes: u64, definitions: &[&str]) -> Settings {
+pub(super) fn settings(nodes: u64, definitions: &[&str]) -> Settings {
     settings_of(nodes, definitions).settings().unwrap()
 }
 
@@ -18,14 +18,14 @@ fn settings_of(nodes: u64, definitions: &[&str]) -> Sources {
     Sources { nodes: Some(nodes), define, ..Sources::default() }
 }
 
-fn loaded(server: &Server, settings: &Settings) -> Shards {
+pub(super) fn loaded(server: &Server, settings: &Settings) -> Shards {
     let shards = Shards::new(&settings.properties, server.target().dialect()).unwrap();
     drop_tables(server.target(), &shards).unwrap();
     fill(server.target(), settings, &shards, 7, &|_| ()).unwrap();
     shards
 }
 
-fn requests(server: &Server, settings: &Settings, shards: &Shards) -> Arc<Requests> {
+pub(super) fn requests(server: &Server, settings: &Settings, shards: &Shards) -> Arc<Requests> {
     Arc::new(Requests::new(server.target(), settings, shards).unwrap())
 }
 
@@ -91,7 +91,7 @@ fn mix(shares: &str) -> Vec<String> {
     all.split(' ').map(of).collect()
 }
 
-fn with_mix(nodes: u64, shares: &str, definitions: &[&str]) -> Settings {
+pub(super) fn with_mix(nodes: u64, shares: &str, definitions: &[&str]) -> Settings {
     let mix = mix(shares);
     let mix: Vec<&str> = mix.iter().map(String::as_str).collect();
     settings(nodes, &[SMALL, &mix, definitions].concat())

@@ -1,9 +1,11 @@
 //! The data, and how each engine is told where they are.
 
+use std::collections::BTreeMap;
+
 use crate::error::{Error, Result};
 use crate::random::Random;
 use crate::suite::{Context, one_of};
-use crate::target::{Connection, Dialect, Target, Value};
+use crate::target::{Connection, Dialect, Rows, Target, Value};
 
 const HIST: [&str; 3] = ["eid", "ts", "v"];
 /// Values are whole numbers below it, so that sums are the same in any order.
@@ -142,10 +144,12 @@ impl Layout {
         }
         let is_tidemill = self.engine == "tidemill";
         connection.execute("create extension if not exists postgres_fdw")?;
-        let targets = self.nodes.iter().chain([&self.relational]);
-        for (i, target) in targets.enumerate() {
-            connection.execute(&format!("drop server if exists bench_node{i} cascade"))?;
-            server(connection, i, target)?;
+        for name in servers(connection)?.keys() {
+            connection.execute(&format!("drop server if exists {name} cascade"))?;
+        }
+        for (name, target) in self.servers() {
+            connection.execute(&format!("drop server if exists {name} cascade"))?;
+            server(connection, &name, target)?;
         }
         let relational = self.nodes.len();
         for (table, columns) in [
@@ -179,6 +183,74 @@ impl Layout {
     }
 }
 
+impl Layout {
+    /// The nodes, then the database with the small tables, by the names that the engine has for them.
+    fn servers(&self) -> impl Iterator<Item = (String, &Target)> {
+        let targets = self.nodes.iter().chain([&self.relational]);
+        targets.enumerate().map(|(i, target)| (format!("{SERVER}{i}"), target))
+    }
+
+    /// An error if the engine's tables were made over other nodes than these, which the result would name.
+    pub fn check_servers(&self, connection: &mut dyn Connection) -> Result<()> {
+        if self.is_local() {
+            return Ok(());
+        }
+        let found = servers(connection)?;
+        let wanted: BTreeMap<String, Options> =
+            self.servers().map(|(name, target)| (name, options(target))).collect();
+        let differs = |name: &&String| found.get(*name) != wanted.get(*name);
+        let Some(name) = found.keys().chain(wanted.keys()).find(differs) else { return Ok(()) };
+        let told = |options: Option<&Options>| {
+            options.map_or("none".to_owned(), |options| {
+                options.iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
+            })
+        };
+        Err(Error::Wrong(format!(
+            "the tables were made over other nodes: server {name} is {}, and not {}\nmake the tables anew: tidemill bench prepare federation",
+            told(found.get(name)),
+            told(wanted.get(name)),
+        )))
+    }
+}
+
+/// How the names of servers begin; a number follows.
+const SERVER: &str = "bench_node";
+
+/// Where a server is.
+type Options = BTreeMap<String, String>;
+
+/// Those of an earlier `prepare`.
+fn servers(connection: &mut dyn Connection) -> Result<BTreeMap<String, Options>> {
+    let mut rows = Rows::default();
+    connection.query(
+        "select foreign_server_name, option_name, option_value from information_schema.foreign_server_options
+         where option_name in ('host', 'port', 'dbname')",
+        &mut rows,
+    )?;
+    let text = |row, column| rows.text(row, column).map(|text| text.into_owned());
+    let mut servers: BTreeMap<String, Options> = BTreeMap::new();
+    for row in 0..rows.len() {
+        if let (Some(server), Some(name), Some(value)) = (text(row, 0), text(row, 1), text(row, 2))
+            && server.strip_prefix(SERVER).is_some_and(|rest| rest.parse::<usize>().is_ok())
+        {
+            servers.entry(server).or_default().insert(name, value);
+        }
+    }
+    Ok(servers)
+}
+
+fn options(target: &Target) -> Options {
+    let url = target.url();
+    let database = if url.path.is_empty() { user(target) } else { &url.path };
+    let host = url.host.as_deref().unwrap_or("localhost");
+    let all = [("host", host), ("port", &url.port.unwrap_or(5432).to_string()), ("dbname", database)];
+    all.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+}
+
+fn user(target: &Target) -> &str {
+    target.url().user.as_deref().unwrap_or("postgres")
+}
+
 /// What stands in front of the nodes; without any, all is in the target.
 pub(super) fn engine(given: &str, nodes: &str) -> Result<&'static str> {
     match one_of("engine", given, &["auto", "tidemill", "postgres_fdw", "local"])? {
@@ -197,21 +269,20 @@ fn make_hist(connection: &mut dyn Connection) -> Result<()> {
     Ok(())
 }
 
-fn server(connection: &mut dyn Connection, i: usize, target: &Target) -> Result<()> {
-    let url = target.url();
+fn server(connection: &mut dyn Connection, name: &str, target: &Target) -> Result<()> {
     let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
-    let user = url.user.as_deref().unwrap_or("postgres");
-    let database = if url.path.is_empty() { user } else { &url.path };
+    let options = options(target);
+    let options: Vec<String> =
+        options.iter().map(|(name, value)| format!("{name} {}", quoted(value))).collect();
     connection.execute(&format!(
-        "create server bench_node{i} foreign data wrapper postgres_fdw options (host {}, port '{}', dbname {})",
-        quoted(url.host.as_deref().unwrap_or("localhost")),
-        url.port.unwrap_or(5432),
-        quoted(database)
+        "create server {name} foreign data wrapper postgres_fdw options ({})",
+        options.join(", ")
     ))?;
-    let password = url.password.as_deref().map(|p| format!(", password {}", quoted(p))).unwrap_or_default();
+    let password =
+        target.url().password.as_deref().map(|p| format!(", password {}", quoted(p))).unwrap_or_default();
     connection.execute(&format!(
-        "create user mapping for current_user server bench_node{i} options (user {}{password})",
-        quoted(user)
+        "create user mapping for current_user server {name} options (user {}{password})",
+        quoted(user(target))
     ))?;
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::queries::{QUERIES, Query, SCENARIOS};
 use super::schema;
-use crate::figure::ms;
+use crate::figure::{ms, percent};
 use crate::report::escaped;
 use crate::result::ResultFile;
 use crate::run::{Outcome, Tally};
@@ -14,16 +14,18 @@ use crate::stats::{Estimate, Figure, Seconds};
 const EQUAL: f64 = 1.1;
 const FINE: f64 = 2.0;
 
-const LEGEND: &str = "⊙ the fastest (or within 10 %), ○ within twice its time, △ slower, N/A an error, UNK no answer in time, WRONG another answer than\n\
-                      the reference; ms at the median";
+const LEGEND: &str = "⊙ the fastest (or within 10 %), ○ within twice its time, △ slower, N/A an error, UNK no answer in time (with a share: so often),\n\
+                      WRONG another answer than the reference; ms at the median";
 
 /// How a system answered a query.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Cell {
-    /// The median, ns.
+    /// The median, ns. It is one of all that were asked: the answers that came are the quick ones.
     Time(f64),
-    Failed,
-    OutOfTime,
+    /// Percent of those that were asked, of any error.
+    Failed(f64),
+    /// The same, some of them for want of time.
+    OutOfTime(f64),
     Wrong,
     /// It was not asked, or the run was cut short.
     Missing,
@@ -167,6 +169,10 @@ fn cell(result: &ResultFile, title: &str) -> Cell {
     if result.checks.iter().any(|check| check.name == title && !check.passed) {
         return Cell::Wrong;
     }
+    counted(&result.repeats, title)
+}
+
+fn counted(repeats: &[Outcome], title: &str) -> Cell {
     let asked = |outcome: &Outcome| {
         let index = outcome.operations.iter().position(|name| name == title)?;
         Some((
@@ -176,14 +182,15 @@ fn cell(result: &ResultFile, title: &str) -> Cell {
     };
     let mut total = Tally::default();
     let mut out_of_time = 0;
-    for (tally, late) in result.repeats.iter().filter_map(asked) {
+    for (tally, late) in repeats.iter().filter_map(asked) {
         total.merge(&tally);
         out_of_time += late.unwrap_or(0);
     }
+    let share = percent(total.failed, total.processed + total.failed);
     match (total.processed, total.failed) {
-        (0, _) if out_of_time > 0 => Cell::OutOfTime,
+        (_, 1..) if out_of_time > 0 => Cell::OutOfTime(share),
+        (_, 1..) => Cell::Failed(share),
         (0, 0) => Cell::Missing,
-        (0, _) => Cell::Failed,
         _ => Cell::Time(total.response.quantile(0.5) as f64),
     }
 }
@@ -203,12 +210,16 @@ impl Cell {
             (Cell::Time(time), Some(best)) if time <= best * EQUAL => format!("⊙ {}", ms(time)),
             (Cell::Time(time), Some(best)) if time <= best * FINE => format!("○ {}", ms(time)),
             (Cell::Time(time), Some(_)) => format!("△ {}", ms(time)),
-            (Cell::Failed, _) => "N/A".to_owned(),
-            (Cell::OutOfTime, _) => "UNK".to_owned(),
+            (Cell::Failed(share), _) => with_share("N/A", share),
+            (Cell::OutOfTime(share), _) => with_share("UNK", share),
             (Cell::Wrong, _) => "WRONG".to_owned(),
             (Cell::Missing, _) => "-".to_owned(),
         }
     }
+}
+
+fn with_share(mark: &str, share: f64) -> String {
+    if share < 100.0 { format!("{mark} {share:.1} %") } else { mark.to_owned() }
 }
 
 #[cfg(test)]
@@ -219,9 +230,24 @@ mod tests {
     fn marks_go_by_the_fastest() {
         let marks = [10e6, 10.9e6, 19e6, 21e6].map(|time| Cell::Time(time).text(Some(10e6)));
         assert_eq!(marks, ["⊙ 10.00", "⊙ 10.90", "○ 19.00", "△ 21.00"]);
-        let others =
-            [Cell::Failed, Cell::OutOfTime, Cell::Wrong, Cell::Missing].map(|cell| cell.text(Some(1.0)));
-        assert_eq!(others, ["N/A", "UNK", "WRONG", "-"]);
+        let others = [Cell::Failed(100.0), Cell::OutOfTime(100.0), Cell::Wrong, Cell::Missing];
+        assert_eq!(others.map(|cell| cell.text(Some(1.0))), ["N/A", "UNK", "WRONG", "-"]);
         assert_eq!(Cell::Time(10e6).text(None), "10.00");
+    }
+
+    /// Those that came in time are no median of all.
+    #[test]
+    fn a_query_that_fails_now_and_then_has_no_time() {
+        let title = QUERIES[0].title();
+        let found = |failed, late| {
+            let mut tally = Tally { processed: 60, failed, ..Tally::default() };
+            tally.response.record(1_000_000);
+            let record = crate::run::Record { operations: vec![tally], ..Default::default() };
+            let counters = [(super::super::out_of_time(&title), late)].into();
+            let outcome = Outcome { operations: vec![title.clone()], record, counters, ..Outcome::default() };
+            counted(&[outcome], &title).text(Some(1.0))
+        };
+        assert_eq!((found(40, 40), found(40, 1)), ("UNK 40.0 %".to_owned(), "UNK 40.0 %".to_owned()));
+        assert_eq!((found(20, 0), found(0, 0)), ("N/A 25.0 %".to_owned(), "△ 1.00".to_owned()));
     }
 }

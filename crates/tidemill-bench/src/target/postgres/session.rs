@@ -25,6 +25,8 @@ pub(super) struct Session {
     pipeline: Option<u64>,
     /// Of the last ReadyForQuery.
     is_in_transaction: bool,
+    /// What was sent last was one text, without a Sync.
+    is_simple: bool,
     /// It can be cancelled for as long as this is there.
     _key: Option<Arc<Key>>,
 }
@@ -49,6 +51,7 @@ impl Session {
             described: Default::default(),
             pipeline: None,
             is_in_transaction: false,
+            is_simple: true,
             _key: key,
         }
     }
@@ -147,9 +150,13 @@ impl Session {
         Ok(())
     }
 
-    /// COPY FROM STDIN in a script has nothing to read from; the server answers with the error.
+    /// COPY FROM STDIN in a script has nothing to read from; the server answers with the error. A Sync that it got before that
+    /// it has passed over, and it waits for the next one.
     fn refuse_copy(&mut self) {
         send(&mut self.channel.out, b'f', |out| put_text(out, "a script has no data for COPY FROM STDIN"));
+        if !self.is_simple {
+            send(&mut self.channel.out, b'S', |_| {});
+        }
         // A failure to send shows at the next read.
         let _ = self.channel.flush();
     }
@@ -166,13 +173,23 @@ impl Session {
         send(&mut self.channel.out, b'E', |out| out.extend_from_slice(&[0; 5]));
     }
 
+    fn put_simple(&mut self, sql: &str) {
+        self.is_simple = true;
+        send(&mut self.channel.out, b'Q', |out| put_text(out, sql));
+    }
+
+    fn put_sync(&mut self) {
+        self.is_simple = false;
+        send(&mut self.channel.out, b'S', |_| {});
+    }
+
     /// Sync and wait, or in a pipeline neither.
     fn sent(&mut self, rows: Option<&mut Rows>) -> Result<Done> {
         if let Some(statements) = &mut self.pipeline {
             *statements += 1;
             return Ok(Done::default());
         }
-        send(&mut self.channel.out, b'S', |_| {});
+        self.put_sync();
         self.finish(rows)
     }
 
@@ -187,7 +204,7 @@ impl Session {
 impl Connection for Session {
     fn execute(&mut self, sql: &str) -> Result<Done> {
         self.not_in_pipeline()?;
-        send(&mut self.channel.out, b'Q', |out| put_text(out, sql));
+        self.put_simple(sql);
         self.finish(None)
     }
 
@@ -195,7 +212,7 @@ impl Connection for Session {
         self.not_in_pipeline()?;
         rows.start(0);
         self.columns.clear();
-        send(&mut self.channel.out, b'Q', |out| put_text(out, sql));
+        self.put_simple(sql);
         self.finish(Some(rows))
     }
 
@@ -265,7 +282,7 @@ impl Connection for Session {
         if stretch.commits {
             put_once(&mut self.channel.out, "COMMIT");
         }
-        send(&mut self.channel.out, b'S', |_| {});
+        self.put_sync();
         let last = (stretch.steps.len() + usize::from(stretch.begins)).saturating_sub(1);
         self.finish_stretch(Some(rows), Some(last))
     }
@@ -287,7 +304,7 @@ impl Connection for Session {
     fn load<'a>(&'a mut self, table: &str, columns: &[&str]) -> Result<Box<dyn Load + 'a>> {
         self.not_in_pipeline()?;
         let sql = format!("copy {table} ({}) from stdin", columns.join(", "));
-        send(&mut self.channel.out, b'Q', |out| put_text(out, &sql));
+        self.put_simple(&sql);
         self.channel.flush()?;
         loop {
             let message = receive(&mut self.channel)?;
@@ -318,7 +335,7 @@ impl Connection for Session {
         if self.pipeline.take().is_none() {
             return Err(Error::usage("there is no pipeline to end"));
         }
-        send(&mut self.channel.out, b'S', |_| {});
+        self.put_sync();
         self.finish(None)
     }
 

@@ -4,6 +4,7 @@ use tokio_postgres::NoTls;
 
 use super::{Setting, start};
 use crate::node::until;
+use crate::proxy::{Mode, Proxy};
 use crate::server::{Server, failure, rows};
 
 /// A server that has no room for one more connection is there, and the one that it has given is used.
@@ -96,6 +97,69 @@ async fn a_lost_connection_is_made_anew() {
     let (code, message) = asked.await.unwrap();
     assert_eq!((code.as_str(), message.as_str()), ("08006", "lost the connection to server \"s\""));
     assert_eq!(rows(client, "SELECT count(*) FROM t").await, [["5003"]]);
+}
+
+/// A query that the server has never heard of does not wait for ever, while others are answered.
+#[tokio::test]
+async fn a_query_that_is_swallowed_is_lost() {
+    let Some(setting) = start().await else { return };
+    let Setting { node, client, server, .. } = &setting;
+    let proxy = Proxy::start(node.port).await;
+    let create = format!(
+        "CREATE SERVER far FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '127.0.0.1', port '{}', dbname 'postgres');
+         CREATE USER MAPPING FOR PUBLIC SERVER far;
+         CREATE FOREIGN TABLE far_t (id int) SERVER far OPTIONS (table_name 't');
+         CREATE FOREIGN TABLE far_slow (id int) SERVER far OPTIONS (table_name 'slow')",
+        proxy.port
+    );
+    setting.remote.batch_execute("CREATE VIEW slow AS SELECT 1 AS id FROM pg_sleep(12)").await.unwrap();
+    client.batch_execute(&create).await.unwrap();
+    assert_eq!(rows(client, "SELECT count(*) FROM far_t").await, [["5003"]]);
+    let other = server.connect().await;
+    // That one is at work.
+    let slow = tokio::spawn(async move { rows(&other, "SELECT id FROM far_slow").await });
+    let at_work =
+        "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%COPY (%slow%'";
+    until(&setting.remote, &format!("{at_work} AND pid <> pg_backend_pid()"), "1").await;
+    proxy.set(Mode::SwallowCopy);
+    let told = failure(client, "SELECT count(*) FROM far_t").await;
+    assert_eq!(told, ("08006".into(), "lost the connection to server \"far\"".into()));
+    proxy.set(Mode::Pass);
+    assert_eq!(rows(client, "SELECT state FROM tidemill.nodes WHERE server = 'far'").await, [["up"]]);
+    assert_eq!(rows(client, "SELECT count(*) FROM far_t").await, [["5003"]]);
+    assert_eq!(slow.await.unwrap(), [["1"]]);
+}
+
+/// A plan needs no connection of its own.
+#[tokio::test]
+async fn who_only_plans_does_not_wait() {
+    let Some(setting) = start().await else { return };
+    let Setting { node, remote, server, client, .. } = &setting;
+    remote.batch_execute("CREATE TABLE note (id int)").await.unwrap();
+    let define = |name: &str, wait: &str| {
+        format!(
+            "CREATE SERVER {name} FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '127.0.0.1', port '{}', dbname 'postgres',
+                                                                            max_connections '1', connection_wait '{wait}');
+             CREATE USER MAPPING FOR PUBLIC SERVER {name};
+             CREATE FOREIGN TABLE {name}_t (id int) SERVER {name} OPTIONS (table_name 't');
+             CREATE FOREIGN TABLE {name}_note (id int) SERVER {name} OPTIONS (table_name 'note')",
+            node.port
+        )
+    };
+    client.batch_execute(&(define("patient", "600") + ";" + &define("hasty", "0"))).await.unwrap();
+    let checks = "SELECT count(*) FROM tidemill.nodes WHERE state = 'up' AND server IN ('patient', 'hasty')";
+    until(client, checks, "2").await;
+    let holder = server.connect().await;
+    let hold = "BEGIN; INSERT INTO patient_note VALUES (1); INSERT INTO hasty_note VALUES (1)";
+    holder.batch_execute(hold).await.unwrap();
+    client.batch_execute("SET statement_timeout = '30s'").await.unwrap();
+    assert!(!rows(client, "EXPLAIN SELECT count(*) FROM patient_t").await.is_empty());
+    for statement in ["SELECT count(*) FROM hasty_t", "UPDATE hasty_t SET id = 1 WHERE id < 0"] {
+        let told = failure(client, statement).await;
+        assert_eq!(told, ("53300".into(), "too many connections to server \"hasty\"".into()));
+    }
+    holder.batch_execute("ROLLBACK").await.unwrap();
+    assert_eq!(rows(client, "SELECT count(*) FROM patient_t").await, [["5003"]]);
 }
 
 /// Many sessions share the connections that there are.

@@ -95,6 +95,8 @@ async fn types_are_those_of_the_server_also_where_no_values_come() {
             ("SELECT x FROM TABLE ORDER BY m LIMIT 1", "m"),
             ("SELECT count(*) FROM TABLE AS a JOIN TABLE AS b USING (g)", "g"),
             ("UPDATE TABLE SET x = 1 WHERE g = 5", "g"),
+            ("UPDATE TABLE SET g = 5", "g"),
+            ("EXPLAIN UPDATE TABLE SET x = 1, g = 5", "g"),
             ("DELETE FROM TABLE WHERE at < '2020-01-01'", "at"),
         ] {
             let query = query.replace("TABLE", &format!("{name}_typed"));
@@ -133,8 +135,9 @@ async fn types_that_there_are_none_of_here_are_texts() {
         .batch_execute("IMPORT FOREIGN SCHEMA public LIMIT TO (odd) FROM SERVER s INTO public")
         .await
         .unwrap();
-    let text = "SELECT id, m::text, d::text, host(ip), span::text, moods::text, bits::text, note FROM odd ORDER BY id";
-    let ours = "SELECT id, m, d, replace(ip, '/32', ''), span, moods, bits, note FROM odd ORDER BY id";
+    let text =
+        "SELECT id, m::text, d::text, ip, span::text, moods::text, bits::text, note FROM odd ORDER BY id";
+    let ours = "SELECT id, m, d, ip, span, moods, bits, note FROM odd ORDER BY id";
     assert_eq!(rows(client, ours).await, rows(remote, text).await);
     let queries = [
         (
@@ -160,6 +163,10 @@ async fn types_that_there_are_none_of_here_are_texts() {
         (
             "SELECT count(*) FROM odd AS a JOIN odd AS b USING (m)",
             "SELECT count(*) FROM odd AS a JOIN odd AS b USING (m)",
+        ),
+        (
+            "SELECT ip, count(*) FROM odd WHERE ip IN ('10.0.0.1', '10.0.0.2') GROUP BY ip ORDER BY ip",
+            "SELECT ip, count(*) FROM odd WHERE ip IN ('10.0.0.1', '10.0.0.2') GROUP BY ip ORDER BY ip",
         ),
         ("SELECT count(*) FROM odd WHERE moods LIKE '{sad%' AND span IS NOT NULL", "SELECT 12"),
     ];
@@ -201,7 +208,7 @@ async fn texts_of_other_types_are_written(client: &Client, remote: &Client) {
         .await
         .unwrap();
     let update = client.prepare("UPDATE odd SET ip = $1, note = $2 WHERE ip = $3").await.unwrap();
-    let changed = client.execute(&update, &[&"10.3.0.1", &"it's", &"10.2.0.1/32"]).await.unwrap();
+    let changed = client.execute(&update, &[&"10.3.0.1", &"it's", &"10.2.0.1"]).await.unwrap();
     assert_eq!(changed, 1);
     let returned = "INSERT INTO odd (id, ip, bits, moods) VALUES (23, '10.0.0.0/8', '0001', '{sad}'), (24, NULL, NULL, NULL)
         RETURNING ip, bits, moods";
@@ -227,8 +234,8 @@ async fn texts_of_other_types_are_written(client: &Client, remote: &Client) {
     ] {
         assert_eq!(failure(client, sql).await.0, code, "{sql}");
     }
-    let gone = "DELETE FROM odd WHERE id >= 20 AND ip = '10.3.0.1/32' RETURNING *";
-    let wanted = [["20", "happy", "sad", "10.3.0.1/32", "empty", "{ok}", "1010", "it's"]];
+    let gone = "DELETE FROM odd WHERE id >= 20 AND ip = '10.3.0.1' RETURNING *";
+    let wanted = [["20", "happy", "sad", "10.3.0.1", "empty", "{ok}", "1010", "it's"]];
     assert_eq!(rows(client, gone).await, wanted);
     assert_eq!(rows(client, "DELETE FROM odd WHERE id > 20 RETURNING bits").await.len(), 4);
 }
@@ -280,12 +287,16 @@ async fn modifiers_are_those_of_the_server() {
             ),
             ("SELECT id FROM TABLE ORDER BY m LIMIT 1", "is of type numeric(5,2), but"),
             ("DELETE FROM TABLE WHERE vc = 'longer'", "is of type character varying(5), but"),
+            ("UPDATE TABLE SET vc = 'short'", "is of type character varying(5), but"),
+            ("INSERT INTO TABLE (n) VALUES (1.5)", "is of type numeric(5,1), but"),
         ] {
             for rules in ["on", "off"] {
                 let switches =
                     format!("SET enable_foreign_filters = {rules}; SET enable_foreign_aggregates = {rules}");
                 client.batch_execute(&switches).await.unwrap();
-                if rules == "off" && query.starts_with("DELETE") {
+                // A Tidemill does not tell of modifiers what is written there.
+                let is_unknown = query.starts_with("INSERT") && server == "west";
+                if is_unknown || rules == "off" && !query.starts_with("SELECT") {
                     continue;
                 }
                 let name =

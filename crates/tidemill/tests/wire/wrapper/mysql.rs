@@ -9,7 +9,7 @@ use mysql_async::prelude::Queryable;
 use super::Ours;
 use super::mysql_server::{Mysqld, START_MAX};
 use super::row::{COLUMNS, inserts, rows};
-use crate::server::rows as read;
+use crate::server::{failure, rows as read};
 
 /// Texts that know no case, in a character set of its own.
 const TABLE: &str = "CREATE TABLE f (id INT, small SMALLINT, big BIGINT, x DOUBLE,
@@ -178,20 +178,38 @@ async fn connections_are_used_again_or_ended() {
         "SELECT count(*) FROM information_schema.processlist WHERE user = 'u' AND id <> connection_id()";
     // One serves the queries, one is the probe's.
     assert!(remote.query_first::<i64, _>(others).await.unwrap() <= Some(2));
-    ours.run("SET statement_timeout = 300").await;
-    ours.check_failure("SELECT * FROM slow", "57014", "statement timeout").await;
-    ours.run("RESET statement_timeout").await;
     let running = "SELECT count(*) FROM information_schema.processlist WHERE user = 'u' AND id <> connection_id() AND command <> 'Sleep'";
-    let deadline = Instant::now() + START_MAX;
-    while remote.query_first::<i64, _>(running).await.unwrap() != Some(0) {
-        assert!(Instant::now() < deadline, "a query is left behind");
+    for (before, read) in [("", "SELECT * FROM slow"), ("BEGIN; DECLARE c CURSOR FOR TABLE slow", "FETCH c")]
+    {
+        ours.run(&format!("{before}; SET statement_timeout = 300")).await;
+        ours.check_failure(read, "57014", "statement timeout").await;
+        until_none(&mut remote, running).await;
+        ours.run("ROLLBACK; RESET statement_timeout").await;
     }
+    let waiter = ours.server.connect().await;
+    let token = waiter.cancel_token();
+    let waiting = tokio::spawn(async move { failure(&waiter, "SELECT * FROM slow").await });
+    let deadline = Instant::now() + START_MAX;
+    while remote.query_first::<i64, _>(running).await.unwrap() != Some(1) {
+        assert!(Instant::now() < deadline, "nobody reads");
+    }
+    token.cancel_query(tokio_postgres::NoTls).await.unwrap();
+    assert_eq!(waiting.await.unwrap(), ("57014".into(), "canceling statement due to user request".into()));
+    until_none(&mut remote, running).await;
     assert_eq!(read(&ours.client, "SELECT count(*) FROM f").await, [["1"]]);
     let ids = "SELECT id FROM information_schema.processlist WHERE user = 'u' AND id <> connection_id()";
     for id in remote.query::<u64, _>(ids).await.unwrap() {
         remote.query_drop(format!("KILL {id}")).await.unwrap();
     }
     assert_eq!(read(&ours.client, "SELECT count(*) FROM f").await, [["1"]]);
+}
+
+/// What is counted there comes to its end.
+async fn until_none(remote: &mut Conn, count: &str) {
+    let deadline = Instant::now() + START_MAX;
+    while remote.query_first::<i64, _>(count).await.unwrap() != Some(0) {
+        assert!(Instant::now() < deadline, "{count} does not become 0");
+    }
 }
 
 #[tokio::test]

@@ -1,9 +1,12 @@
 //! What a column of MySQL or MariaDB would make of a value without a word, and what is left of what fails.
 
+use std::time::{Duration, Instant};
+
 use mysql_async::prelude::Queryable;
 
 use super::mysql::start;
-use crate::server::rows as read;
+use super::mysql_server::START_MAX;
+use crate::server::{Server, failure, rows as read};
 
 /// INSERT and UPDATE refuse what would be another value afterwards.
 #[tokio::test]
@@ -139,4 +142,44 @@ async fn generated_columns_are_left_to_the_server() {
     ours.run("UPDATE made SET id = 5 WHERE id = 3; MIGRATE TABLE made TO copied SERVER s OPTIONS (dbname 'd', table_name 'copied')")
         .await;
     assert_eq!(read(&ours.client, "SELECT * FROM copied WHERE id = 5").await, [["5", "10", "6"]]);
+}
+
+/// The process drops them before it ends: here, and on a Tidemill, whose tables are in no transaction either.
+#[tokio::test]
+async fn a_migration_leaves_no_table_when_the_process_ends() {
+    let Some((mut ours, _node, mut remote)) = start().await else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let other = Server::start(dir.path());
+    let there = other.connect().await;
+    ours.run(&format!(
+        "CREATE SERVER t FOREIGN DATA WRAPPER tidemill_fdw OPTIONS (host '127.0.0.1', port '{}', dbname 'tidemill');
+         CREATE USER MAPPING FOR PUBLIC SERVER t OPTIONS (user 'postgres');
+         CREATE VIEW slow AS SELECT x AS id FROM generate_series(1, 20000) AS x
+             UNION ALL SELECT 0 WHERE pg_sleep(600) IS NOT NULL",
+        other.port
+    ))
+    .await;
+    let tables = "SELECT relname FROM pg_class WHERE relname LIKE 'moved%'";
+    for signal in ["TERM", "INT"] {
+        let waiter = ours.server.connect().await;
+        let migrate = "MIGRATE TABLE slow TO moved SERVER s OPTIONS (dbname 'd', table_name 'moved'), t OPTIONS (table_name 'moved')";
+        let waiting = tokio::spawn(async move { failure(&waiter, migrate).await });
+        // They have rows, too.
+        let deadline = Instant::now() + START_MAX;
+        let written = "SELECT count(*) FROM information_schema.innodb_trx";
+        while remote.query_first::<i64, _>(written).await.unwrap() != Some(1)
+            || read(&there, tables).await.is_empty()
+        {
+            assert!(Instant::now() < deadline, "nothing is written");
+            // What is asked for again at once is answered as before.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        ours.server.signal(signal);
+        assert_eq!(waiting.await.unwrap().0, "57P01");
+        assert!(ours.server.wait().success());
+        let left: Vec<String> = remote.query("SHOW TABLES").await.unwrap();
+        assert_eq!((left, read(&there, tables).await), (vec!["f".to_string()], vec![]), "{signal}");
+        ours.server = Server::start(&ours.dir.path().join("data"));
+        ours.client = ours.server.connect().await;
+    }
 }

@@ -1,10 +1,12 @@
 //! SQLite, whose values have types of their own, whatever their column declares.
 
+use std::time::{Duration, Instant};
+
 use rusqlite::Connection;
 
-use super::Ours;
 use super::row::{COLUMNS, inserts, rows};
-use crate::server::rows as read;
+use super::{Ours, PATIENCE};
+use crate::server::{failure, rows as read};
 
 /// Text is declared to be without case, which PostgreSQL does not know.
 const TABLE: &str =
@@ -429,4 +431,39 @@ async fn a_file_that_is_not_there_is_a_server_that_is_down() {
     std::fs::rename(ours.path("elsewhere"), &path).unwrap();
     ours.until(state, "up").await;
     assert_eq!(read(&ours.client, "SELECT count(*) FROM f").await, [["0"]]);
+}
+
+/// A query without end, of which nothing comes, ends when nobody waits for it any more.
+#[tokio::test]
+async fn what_nobody_waits_for_ends() {
+    let (ours, remote) = start("UTF-8").await;
+    remote
+        .execute_batch(
+            "CREATE VIEW endless AS
+                 WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT (x + 1) % 10 FROM c) SELECT max(x) AS id FROM c",
+        )
+        .unwrap();
+    ours.run("CREATE FOREIGN TABLE endless (id int) SERVER s").await;
+    let until = async |threads: usize| {
+        let deadline = Instant::now() + PATIENCE;
+        while ours.server.threads("foreign-scan") != threads {
+            assert!(Instant::now() < deadline, "there are not {threads} threads that read");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    for (before, read) in [("", "TABLE endless"), ("BEGIN; DECLARE c CURSOR FOR TABLE endless", "FETCH c")] {
+        let waiter = ours.server.connect().await;
+        waiter.batch_execute(before).await.unwrap();
+        let token = waiter.cancel_token();
+        let waiting = tokio::spawn(async move {
+            let told = failure(&waiter, read).await;
+            (waiter, told)
+        });
+        until(1).await;
+        token.cancel_query(tokio_postgres::NoTls).await.unwrap();
+        // The session goes on.
+        let (_waiter, told) = waiting.await.unwrap();
+        assert_eq!(told, ("57014".into(), "canceling statement due to user request".into()));
+        until(0).await;
+    }
 }

@@ -1,0 +1,63 @@
+//! `x IN ((SELECT …), y)`: a list that begins with a subquery, which the parser takes for the subquery of `IN`.
+
+use sqlparser::ast::Expr;
+use sqlparser::keywords::Keyword;
+use sqlparser::parser::{Parser, ParserError};
+use sqlparser::tokenizer::{Token, TokenWithSpan};
+
+/// The condition behind an operand, or `None` and nothing taken.
+pub(super) fn parse(parser: &mut Parser, operand: &Expr) -> Option<Result<Expr, ParserError>> {
+    let mut ahead = (0..).map(|n| parser.peek_nth_token_no_skip(n)).filter(is_code);
+    let first = ahead.next()?;
+    let negated = is_keyword(&first, &[Keyword::NOT]);
+    let word = if negated { ahead.next()? } else { first };
+    if !is_keyword(&word, &[Keyword::IN]) {
+        return None;
+    }
+    let is_open = |token: Option<TokenWithSpan>| token.is_some_and(|t| t.token == Token::LParen);
+    if !is_open(ahead.next()) || !is_open(ahead.next()) {
+        return None;
+    }
+    let mut depth = 1;
+    while depth > 0 {
+        match ahead.next()?.token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth -= 1,
+            Token::EOF => return None,
+            _ => {}
+        }
+    }
+    let next = ahead.next()?;
+    if matches!(next.token, Token::RParen | Token::EOF) || is_keyword(&next, &OF_QUERIES) {
+        return None;
+    }
+    let words = if negated { 3 } else { 2 };
+    (0..words).for_each(|_| parser.advance_token());
+    Some(list(parser, operand, negated))
+}
+
+/// What may follow a query in parentheses.
+const OF_QUERIES: [Keyword; 8] = [
+    Keyword::UNION,
+    Keyword::INTERSECT,
+    Keyword::EXCEPT,
+    Keyword::ORDER,
+    Keyword::LIMIT,
+    Keyword::OFFSET,
+    Keyword::FETCH,
+    Keyword::FOR,
+];
+
+fn is_code(token: &TokenWithSpan) -> bool {
+    !matches!(token.token, Token::Whitespace(_))
+}
+
+fn is_keyword(token: &TokenWithSpan, words: &[Keyword]) -> bool {
+    matches!(&token.token, Token::Word(word) if words.contains(&word.keyword))
+}
+
+fn list(parser: &mut Parser, operand: &Expr, negated: bool) -> Result<Expr, ParserError> {
+    let list = parser.parse_comma_separated(Parser::parse_expr)?;
+    parser.expect_token(&Token::RParen)?;
+    Ok(Expr::InList { expr: Box::new(operand.clone()), list, negated })
+}
