@@ -34,6 +34,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::union::UnionExec;
 
 use rule::NodeRule;
+use tidemill_sql::planner::WholeOrder;
 
 use crate::scan::ForeignScanExec;
 
@@ -42,18 +43,15 @@ type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 /// All rules in their order around those of DataFusion.
 pub fn rules(of_datafusion: Vec<Rule>) -> Vec<Rule> {
     let first = [join::RULE, dynamic_filter::HASHED_SUBQUERIES];
-    let last = [
-        aggregate::RULE,
-        distinct::RULE,
-        eager::RULE,
-        top_k::RULE,
-        dynamic_filter::RULE,
-        subquery_value::RULE,
-        page_range::RULE,
-        limit::RULE,
-    ];
+    let folds = [aggregate::RULE, distinct::RULE, eager::RULE];
+    let last = [top_k::RULE, dynamic_filter::RULE, subquery_value::RULE, page_range::RULE, limit::RULE];
     let ours = |rule: NodeRule| Arc::new(rule) as Rule;
-    first.into_iter().map(ours).chain(of_datafusion).chain(last.into_iter().map(ours)).collect()
+    let mut rules: Vec<Rule> = first.into_iter().map(ours).chain(of_datafusion).collect();
+    rules.extend(folds.into_iter().map(ours));
+    // A server does not tell which of its columns are equal, or constant. The sorts that it does are taken away after this.
+    rules.push(Arc::new(WholeOrder));
+    rules.extend(last.into_iter().map(ours));
+    rules
 }
 
 /// What is left to the servers. The rules find it in the configuration of the session.

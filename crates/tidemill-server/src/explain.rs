@@ -55,7 +55,12 @@ impl<'p> Place<'p> {
             } else if let Some(projection) = place.plan.downcast_ref::<ProjectionExec>() {
                 place.plan = projection.input();
             } else if let (
-                "AsideExec" | "CooperativeExec" | "CoalesceBatchesExec" | "KeysExec" | "SeriesExec",
+                "AsideExec"
+                | "CooperativeExec"
+                | "CoalesceBatchesExec"
+                | "KeysExec"
+                | "NullSideExec"
+                | "SeriesExec",
                 [below],
             ) = (place.plan.name(), place.plan.children().as_slice())
             {

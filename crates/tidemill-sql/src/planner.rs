@@ -21,6 +21,7 @@ mod construct;
 mod correlated;
 mod distinct_from;
 mod doubled_column;
+mod doubtful_key;
 mod embedded_projection;
 mod equal_expression;
 mod equality;
@@ -30,9 +31,11 @@ mod from_function;
 mod grouping;
 mod grouping_expression;
 mod grouping_key;
+mod guard;
 mod hint;
 mod join_subquery;
 mod kept_condition;
+mod last_branch;
 mod lazy_value;
 mod lower;
 mod marker;
@@ -42,9 +45,11 @@ mod name;
 mod named_window;
 mod nesting;
 mod null_safe_join;
+mod null_side;
 mod nullable_subquery;
 mod obstacle;
 mod offset_order;
+mod opaque;
 mod ordered;
 mod outer_name;
 pub mod parameter;
@@ -99,6 +104,7 @@ pub use series::SeriesInPieces;
 pub use set_operation::unify_all;
 pub use sort_together::SortTogether;
 pub use vars::SessionVars;
+pub use whole_order::WholeOrder;
 
 /// The schema that a name without one is looked up in: it stands for all schemas of the search path. Nobody can write it.
 pub const UNQUALIFIED: &str = "search path";
@@ -153,12 +159,8 @@ pub fn configure(builder: SessionStateBuilder) -> SessionStateBuilder {
     let tables = HashMap::from([("generate_series".to_owned(), generate_series())]);
     // It would take DISTINCT away from an aggregate and with it the order that DISTINCT gives; ours mind it themselves.
     let rewrites = Optimizer::new().rules.into_iter();
-    let rewrites = rewrites
-        .filter(|rule| rule.name() != "single_distinct_aggregation_to_group_by")
-        .map(null_safe_join::guarded)
-        .map(apart::guarded)
-        .map(kept_condition::guarded)
-        .map(compared_column::guarded);
+    let rewrites =
+        rewrites.filter(|rule| rule.name() != "single_distinct_aggregation_to_group_by").map(guard::guarded);
     builder
         .with_optimizer_rules(rewrites.collect())
         .with_physical_optimizer_rules(physical_rules())
@@ -183,9 +185,14 @@ pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
                 rules.push(Arc::new(same_name::Guarded(rule)) as _);
                 rules.push(Arc::new(equal_expression::EqualExpressions) as _);
             }
-            "EnsureRequirements" => rules.extend([Arc::new(offset_order::OffsetOrder) as _, rule]),
+            "EnsureRequirements" => rules.extend([
+                Arc::new(null_side::NullSides) as _,
+                Arc::new(offset_order::OffsetOrder) as _,
+                rule,
+            ]),
             "ProjectionPushdown" => {
                 rules.push(Arc::new(embedded_projection::Unfolded(rule)) as _);
+                rules.push(Arc::new(null_side::NullSides) as _);
                 rules.push(Arc::new(whole_order::WholeOrder) as _);
             }
             _ => rules.push(rule),

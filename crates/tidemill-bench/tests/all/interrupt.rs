@@ -27,7 +27,19 @@ fn ctrl_c_keeps_what_was_measured() {
     assert!(result(path).repeats[0].record.total().processed > 20);
 }
 
+/// Waits until it has begun: before, an interrupt would just end it.
+fn until_begun(child: &std::process::Child) {
+    const SIGINT: u64 = 1 << 1;
+    let status = format!("/proc/{}/status", child.id());
+    until("it catches SIGINT", || {
+        let status = std::fs::read_to_string(&status).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        u64::from_str_radix(caught.unwrap().trim(), 16).unwrap() & SIGINT != 0
+    });
+}
+
 fn interrupt(child: &std::process::Child) {
+    until_begun(child);
     std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
 }
 
@@ -45,6 +57,7 @@ fn ctrl_c_ends_a_run_whose_server_hangs() {
     let run = ["run", "asked", "--target", &url, "-c", "2", "-R", "50", "-T", "60s", "--warmup", "0"];
     let child = started(dir.path(), &[&run[..], &["-P", "0", "-o", "r.json"]].concat());
     wait_for_sessions(&server, 2);
+    until_begun(&child);
     std::thread::sleep(Duration::from_secs(1));
     server.signal("STOP");
     interrupt(&child);
@@ -98,6 +111,7 @@ fn ctrl_c_leaves_out_the_check_after_the_run() {
     write(&folder, "suite.toml", &format!("[[script]]\nfile = \"one.sql\"\n{check}"));
     write(&folder, "one.sql", "select 1;\n");
     let child = started(dir.path(), &["run", "asked", "-R", "50", "-T", "60s", "-P", "0", "-o", "r.json"]);
+    until_begun(&child);
     std::thread::sleep(Duration::from_secs(1));
     interrupt(&child);
     let ran = finished(child.wait_with_output().unwrap());
@@ -137,6 +151,7 @@ fn ctrl_c_leaves_behind_what_does_not_end() {
     let script = write(dir.path(), "sleep.sql", "select 1;\n\\sleep 600 s\n");
     let run = ["run", &script, "--target", "noop:", "--closed", "-c", "2", "-T", "60s", "--warmup", "0"];
     let child = started(dir.path(), &[&run[..], &["-P", "0", "-o", "r.json"]].concat());
+    until_begun(&child);
     std::thread::sleep(Duration::from_secs(1));
     interrupt(&child);
     let ran = finished(child.wait_with_output().unwrap());

@@ -16,34 +16,12 @@ use datafusion::error::Result;
 use datafusion::logical_expr::expr::BinaryExpr;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{Expr, Filter, LogicalPlan, lit};
-use datafusion::optimizer::optimizer::ApplyOrder;
-use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
-type Rule = Arc<dyn OptimizerRule + Send + Sync>;
+use super::guard::Rewrite;
 
-/// The rule that moves conditions down, which sees them like this; other rules are as they were.
-pub(super) fn guarded(rule: Rule) -> Rule {
-    match rule.name() {
-        "push_down_filter" => Arc::new(ComparedColumns(rule)),
-        _ => rule,
-    }
-}
-
-#[derive(Debug)]
-struct ComparedColumns(Rule);
-
-impl OptimizerRule for ComparedColumns {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        self.0.apply_order()
-    }
-
-    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        self.0.rewrite(column_first(plan)?, config)
-    }
+/// The rule that moves conditions down sees them like this.
+pub(super) fn once(plan: LogicalPlan, rewrite: &Rewrite<'_>) -> Result<Transformed<LogicalPlan>> {
+    rewrite(column_first(plan)?)
 }
 
 /// Of all filters in a row: the rule makes them one.

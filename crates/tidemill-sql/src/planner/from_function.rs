@@ -56,7 +56,7 @@ impl Rewriter<'_> {
                     Expr::Function(call) => self.function(call)?,
                     other => other,
                 };
-                select(call, &column)
+                query_of(SetExpr::Select(Box::new(select(call, &column))))
             }
         };
         let query = if ordinality { numbered(query, &column) } else { query };
@@ -145,25 +145,22 @@ fn mentions_column(arg: &FunctionArg) -> bool {
 }
 
 pub fn select_from(expr: Expr, column: &str, table: TableFactor) -> Query {
-    let mut query = select(expr, column);
-    if let SetExpr::Select(select) = &mut *query.body {
-        select.from = vec![ast::TableWithJoins { relation: table, joins: vec![] }];
-    }
-    query
+    let mut select = select(expr, column);
+    select.from = vec![ast::TableWithJoins { relation: table, joins: vec![] }];
+    query_of(SetExpr::Select(Box::new(select)))
 }
 
 /// `SELECT * FROM table`
-pub fn all_from(table: TableFactor) -> Query {
-    let mut query = select_from(Expr::value(ast::Value::Null), "all", table);
-    if let SetExpr::Select(select) = &mut *query.body {
-        select.projection = vec![ast::SelectItem::Wildcard(ast::WildcardAdditionalOptions::default())];
-    }
-    query
+pub fn all_from(table: TableFactor) -> Box<Select> {
+    let mut select = select(Expr::value(ast::Value::Null), "all");
+    select.projection = vec![ast::SelectItem::Wildcard(ast::WildcardAdditionalOptions::default())];
+    select.from = vec![ast::TableWithJoins { relation: table, joins: vec![] }];
+    Box::new(select)
 }
 
-fn select(expr: Expr, column: &str) -> Query {
+fn select(expr: Expr, column: &str) -> Select {
     let item = ast::SelectItem::ExprWithAlias { expr, alias: ast::Ident::with_quote('"', column) };
-    let select = Select {
+    Select {
         select_token: ast::helpers::attached_token::AttachedToken::empty(),
         optimizer_hints: vec![],
         distinct: None,
@@ -188,8 +185,7 @@ fn select(expr: Expr, column: &str) -> Query {
         window_before_qualify: false,
         value_table_mode: None,
         flavor: ast::SelectFlavor::Standard,
-    };
-    query_of(SetExpr::Select(Box::new(select)))
+    }
 }
 
 /// A query that is no more than its body.

@@ -17,43 +17,21 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{Aggregate, Distinct, Expr, Filter, LogicalPlan};
-use datafusion::optimizer::optimizer::ApplyOrder;
-use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
-type Rule = Arc<dyn OptimizerRule + Send + Sync>;
+use super::guard::Rewrite;
 
-/// The rule that moves conditions down, which does not see those that stay; other rules are as they were.
-pub(super) fn guarded(rule: Rule) -> Rule {
-    match rule.name() {
-        "push_down_filter" => Arc::new(KeptConditions(rule)),
-        _ => rule,
-    }
-}
-
-#[derive(Debug)]
-struct KeptConditions(Rule);
-
-impl OptimizerRule for KeptConditions {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        self.0.apply_order()
-    }
-
-    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        let Some((conditions, below)) = conditions_over(&plan) else { return self.0.rewrite(plan, config) };
-        let (kept, others): (Vec<_>, Vec<_>) =
-            conditions.into_iter().partition(|condition| stays(condition, below));
-        let Some(kept) = conjunction(kept) else { return self.0.rewrite(plan, config) };
-        let below = Arc::new(below.clone());
-        let rest = match conjunction(others) {
-            Some(others) => self.0.rewrite(LogicalPlan::Filter(Filter::try_new(others, below)?), config)?,
-            None => Transformed::no(Arc::unwrap_or_clone(below)),
-        };
-        rest.map_data(|rest| Ok(LogicalPlan::Filter(Filter::try_new(kept, Arc::new(rest))?)))
-    }
+/// The rule that moves conditions down does not see those that stay.
+pub(super) fn above(plan: LogicalPlan, rewrite: &Rewrite<'_>) -> Result<Transformed<LogicalPlan>> {
+    let Some((conditions, below)) = conditions_over(&plan) else { return rewrite(plan) };
+    let (kept, others): (Vec<_>, Vec<_>) =
+        conditions.into_iter().partition(|condition| stays(condition, below));
+    let Some(kept) = conjunction(kept) else { return rewrite(plan) };
+    let below = Arc::new(below.clone());
+    let rest = match conjunction(others) {
+        Some(others) => rewrite(LogicalPlan::Filter(Filter::try_new(others, below)?))?,
+        None => Transformed::no(Arc::unwrap_or_clone(below)),
+    };
+    rest.map_data(|rest| Ok(LogicalPlan::Filter(Filter::try_new(kept, Arc::new(rest))?)))
 }
 
 /// All conditions on the rows of an operator that may need them above itself, the first ones first.

@@ -67,13 +67,31 @@ pub fn assign(projection: &mut [SelectItem]) {
     }
 }
 
+/// Of a branch of a set operation, which nothing outside knows the relations of: columns do not share a name.
+pub fn assign_branch(projection: &mut [SelectItem]) {
+    let mut seen = HashSet::new();
+    for item in projection {
+        let (expr, name) = match item {
+            SelectItem::UnnamedExpr(expr) => (&*expr, figure(expr).unwrap_or("?column?".into())),
+            SelectItem::ExprWithAlias { expr, alias } => (&*expr, fold(alias)),
+            _ => continue,
+        };
+        let unique = unique(&mut seen, &HashSet::new(), &name);
+        if unique != name {
+            let alias = ast::Ident::with_quote('"', unique);
+            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+        }
+    }
+}
+
 /// A function that is called without parentheses, but that the parser takes for a column.
 pub fn is_keyword_function(ident: &ast::Ident) -> bool {
     let words = ["current_schema", "current_role"];
     ident.quote_style.is_none() && words.iter().any(|word| ident.value.eq_ignore_ascii_case(word))
 }
 
-fn unique(seen: &mut HashSet<String>, qualified: &HashSet<String>, name: &str) -> String {
+/// A name that is not one of these, with a number if need be; it is from now on.
+pub fn unique(seen: &mut HashSet<String>, qualified: &HashSet<String>, name: &str) -> String {
     let mut candidate = name.to_string();
     let mut n = 0;
     while qualified.contains(&candidate) || !seen.insert(candidate.clone()) {

@@ -9,19 +9,15 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
-use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::logical_plan::Subquery;
-use datafusion::logical_expr::{
-    ColumnarValue, Expr, LogicalPlan, LogicalPlanBuilder, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, Volatility,
-};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::optimizer::analyzer::AnalyzerRule;
 
 use super::correlated::is_constant;
+use super::opaque::{self, Opaque};
 
 #[derive(Debug)]
 pub(super) struct NullableSubqueries;
@@ -74,43 +70,7 @@ fn with_null(subquery: Subquery) -> Result<Subquery> {
     let (relation, field) = plan.schema().qualified_field(0);
     let (relation, name) = (relation.cloned(), field.name().clone());
     let value = Expr::Column(plan.schema().columns().swap_remove(0));
-    let function = Arc::new(ScalarUDF::from(Nullable::default()));
-    let value = Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![value]));
+    let value = opaque::call(&Opaque::nullable("__nullable").function(), value);
     let plan = LogicalPlanBuilder::from(plan).project([value.alias_qualified(relation, name)])?.build()?;
     Ok(Subquery { subquery: Arc::new(plan), ..subquery })
-}
-
-/// The value of its argument. That it were another one each time keeps it from being computed ahead, after which it would
-/// be never null again.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Nullable(Signature);
-
-impl Default for Nullable {
-    fn default() -> Self {
-        Self(Signature::any(1, Volatility::Volatile))
-    }
-}
-
-impl ScalarUDFImpl for Nullable {
-    fn name(&self) -> &str {
-        "__nullable"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.0
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        Ok(types[0].clone())
-    }
-
-    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        let field = args.arg_fields[0].as_ref();
-        let nullable = Field::new(self.name(), field.data_type().clone(), true);
-        Ok(Arc::new(nullable.with_metadata(field.metadata().clone())))
-    }
-
-    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        Ok(args.args.swap_remove(0))
-    }
 }

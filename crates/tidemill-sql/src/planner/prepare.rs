@@ -85,7 +85,8 @@ impl VisitorMut for Rewriter<'_> {
                 .and_then(|()| clause::distinct_on(query))
                 .map(|()| merged_column::rewrite_order(query))
                 .and_then(|()| allowed::query(query, &|name| self.is_aggregate(name)))
-                .and_then(|()| named_window::resolve(query)),
+                .and_then(|()| named_window::resolve(query))
+                .map(|()| set_operation::relation::name_branches(&mut query.body)),
         )
     }
 

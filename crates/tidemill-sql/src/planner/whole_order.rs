@@ -1,4 +1,4 @@
-//! The physical rule, after those that push projections down, by which rows are sorted by all that is asked of them.
+//! The physical rule, after those that push projections down, and again after those that push them to servers, by which rows are sorted by all that is asked of them.
 //!
 //! A sort leaves out what its input tells to be constant or equal to another column. When a projection is then pushed below a
 //! union nothing tells it any more.
@@ -27,7 +27,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 type Plan = Arc<dyn ExecutionPlan>;
 
 #[derive(Debug)]
-pub(super) struct WholeOrder;
+pub struct WholeOrder;
 
 impl PhysicalOptimizerRule for WholeOrder {
     fn name(&self) -> &str {

@@ -6,51 +6,18 @@ use rand::rngs::StdRng;
 use tokio_postgres::Client;
 
 use crate::postgres::Postgres;
-use crate::random::{Seeds, answer, pick};
+use crate::random::{Seeds, Tables, answer, pick};
 use crate::server::{Server, rows};
 
 const QUERIES: usize = 120;
-const ROWS: usize = 12;
-/// Tables of the seed before.
-const FORGET: &str = "DROP SERVER IF EXISTS pg, a, b CASCADE; DROP TABLE IF EXISTS l1, l2, l3";
-const COLUMNS: &str = "k int, d int, t text";
-
-/// The table `r1` here as `l1`, there as `f1`, and on two nodes as `m1`; so are `r2` and `r3`.
-async fn prepare(random: &mut StdRng, node: &Postgres, remote: &Client, client: &Client) {
-    let mut here = String::new();
-    for name in ["pg", "a", "b"] {
-        here += &format!(
-            "CREATE SERVER {name} FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '127.0.0.1', port '{}', dbname 'postgres');
-             CREATE USER MAPPING FOR PUBLIC SERVER {name} OPTIONS (user 'postgres');",
-            node.port
-        );
-    }
-    let mut there = String::new();
-    for i in 1..=3 {
-        let mut value = |end: i32| match random.random_range(0..5) {
-            0 => "NULL".to_string(),
-            _ => random.random_range(0..end).to_string(),
-        };
-        let values: Vec<_> =
-            (0..ROWS).map(|_| format!("({}, {}, {}::text)", value(6), value(4), value(3))).collect();
-        let (all, (left, right)) = (values.join(", "), values.split_at(ROWS / 2));
-        there += &format!("CREATE TABLE f{i} ({COLUMNS}); INSERT INTO f{i} VALUES {all};");
-        for (node, part) in [("a", left), ("b", right)] {
-            there += &format!(
-                "CREATE TABLE {node}{i} ({COLUMNS}); INSERT INTO {node}{i} VALUES {};",
-                part.join(", ")
-            );
-        }
-        there += &format!("CREATE VIEW l{i} AS SELECT * FROM f{i}; CREATE VIEW m{i} AS SELECT * FROM f{i};");
-        here += &format!(
-            "CREATE FOREIGN TABLE f{i} ({COLUMNS}) SERVER pg;
-             CREATE MULTI TENANT TABLE m{i} ({COLUMNS}) CHILDREN (a.public.a{i}, b.public.b{i});
-             CREATE TABLE l{i} ({COLUMNS}); INSERT INTO l{i} VALUES {all};"
-        );
-    }
-    remote.batch_execute(&there).await.unwrap();
-    client.batch_execute(&here).await.unwrap();
-}
+const TABLES: Tables = Tables {
+    columns: &[
+        ("k", "int", &["0", "1", "2", "3", "4", "5"]),
+        ("d", "int", &["0", "1", "2", "3"]),
+        ("t", "text", &["'0'", "'1'", "'2'"]),
+    ],
+    rows: 12,
+};
 
 /// A query of a small grammar.
 struct Joins<'r> {
@@ -187,9 +154,7 @@ async fn joins_answer_as_postgres_does() {
     let server = Server::start(dir.path());
     let (remote, client) = (node.connect("postgres").await, server.connect().await);
     for mut random in Seeds::new() {
-        remote.batch_execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public").await.unwrap();
-        client.batch_execute(FORGET).await.unwrap();
-        prepare(&mut random, &node, &remote, &client).await;
+        TABLES.make(&mut random, &node, &remote, &client).await;
         let mut joins = Joins { random: &mut random, names: &["a"] };
         for _ in 0..QUERIES {
             check(&remote, &client, &joins.next()).await;

@@ -33,6 +33,7 @@ mod proxy;
 mod psql;
 mod pushdown;
 mod random;
+mod random_query;
 mod returning;
 mod seed;
 mod server;

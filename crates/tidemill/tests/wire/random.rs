@@ -8,6 +8,11 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
+use crate::postgres::Postgres;
+
+/// Tables of the seed before.
+const FORGET: &str = "DROP SERVER IF EXISTS pg, a, b CASCADE; DROP TABLE IF EXISTS l1, l2, l3;";
+
 /// Seeds of one test.
 pub struct Seeds {
     next: Option<u64>,
@@ -36,6 +41,81 @@ impl Iterator for Seeds {
         }
         println!("the seed is {seed}: TIDEMILL_TEST_SEED={seed} makes the same choices again");
         Some(StdRng::seed_from_u64(seed))
+    }
+}
+
+/// Its name, its type, and values of which a row has one.
+pub type Column = (&'static str, &'static str, &'static [&'static str]);
+
+/// Types of expressions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Int,
+    Numeric,
+    Text,
+    Date,
+    Bool,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Int => "int",
+            Kind::Numeric => "numeric",
+            Kind::Text => "text",
+            Kind::Date => "date",
+            Kind::Bool => "bool",
+        }
+    }
+}
+
+/// Three tables, of which a fifth of the values is null.
+pub struct Tables {
+    pub columns: &'static [Column],
+    pub rows: usize,
+}
+
+impl Tables {
+    /// The first one is `l1` here, `f1` on a server, and `m1` on two nodes; so are the others. Those of before are gone.
+    pub async fn make(&self, random: &mut StdRng, node: &Postgres, remote: &Client, client: &Client) {
+        let mut here = FORGET.to_string();
+        for name in ["pg", "a", "b"] {
+            here += &format!(
+                "CREATE SERVER {name} FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '127.0.0.1', port '{}', dbname 'postgres');
+                 CREATE USER MAPPING FOR PUBLIC SERVER {name} OPTIONS (user 'postgres');",
+                node.port
+            );
+        }
+        let columns: Vec<_> = self.columns.iter().map(|(name, ty, _)| format!("{name} {ty}")).collect();
+        let columns = columns.join(", ");
+        let mut there = "DROP SCHEMA public CASCADE; CREATE SCHEMA public;".to_string();
+        for i in 1..=3 {
+            let values: Vec<_> = (0..self.rows).map(|_| self.row(random)).collect();
+            let (all, (left, right)) = (values.join(", "), values.split_at(self.rows / 2));
+            there += &format!("CREATE TABLE f{i} ({columns}); INSERT INTO f{i} VALUES {all};");
+            for (node, part) in [("a", left), ("b", right)] {
+                let part = part.join(", ");
+                there += &format!("CREATE TABLE {node}{i} ({columns}); INSERT INTO {node}{i} VALUES {part};");
+            }
+            there +=
+                &format!("CREATE VIEW l{i} AS SELECT * FROM f{i}; CREATE VIEW m{i} AS SELECT * FROM f{i};");
+            here += &format!(
+                "CREATE FOREIGN TABLE f{i} ({columns}) SERVER pg;
+                 CREATE MULTI TENANT TABLE m{i} ({columns}) CHILDREN (a.public.a{i}, b.public.b{i});
+                 CREATE TABLE l{i} ({columns}); INSERT INTO l{i} VALUES {all};"
+            );
+        }
+        remote.batch_execute(&there).await.unwrap();
+        client.batch_execute(&here).await.unwrap();
+    }
+
+    fn row(&self, random: &mut StdRng) -> String {
+        let value = |(_, _, of): &Column| match random.random_ratio(1, 5) {
+            true => "NULL",
+            false => pick(random, of),
+        };
+        let values: Vec<_> = self.columns.iter().map(value).collect();
+        format!("({})", values.join(", "))
     }
 }
 

@@ -9,18 +9,24 @@
 //! => WITH x AS (SELECT * FROM (SELECT 1 AS n UNION SELECT 2.5) AS …) SELECT n + 1 FROM x
 //! ```
 
+use std::collections::HashSet;
+
 use datafusion::error::Result;
 use datafusion::logical_expr::planner::{
     PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
 };
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use sqlparser::ast::{
-    Ident, Query, SetExpr, TableAlias, TableFactor, TableSample, TableSampleKind, TableSampleModifier, With,
+    Ident, Query, Select, SelectItem, SetExpr, TableAlias, TableFactor, TableSample, TableSampleKind,
+    TableSampleModifier, With,
 };
 
 use super::unify_all;
-use crate::planner::from_function;
+use crate::planner::{from_function, name};
 
 const NAME: &str = "tidemill set operation";
+/// Of a branch whose columns are to have names of their own.
+const BRANCH: &str = "tidemill branch";
 
 #[derive(Debug)]
 pub(crate) struct SetOperations;
@@ -32,6 +38,13 @@ impl RelationPlanner for SetOperations {
         context: &mut dyn RelationPlannerContext,
     ) -> Result<RelationPlanning> {
         match relation {
+            TableFactor::Derived { lateral, subquery, alias: Some(alias), sample: None }
+                if alias.name.value == BRANCH =>
+            {
+                let plain = TableFactor::Derived { lateral, subquery, alias: None, sample: mark() };
+                let plan = named_apart(context.plan(plain)?)?;
+                Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, None))))
+            }
             TableFactor::Derived { lateral, subquery, alias, sample: None } if is_operation(&subquery) => {
                 let marked = TableFactor::Derived { lateral, subquery, alias: None, sample: mark() };
                 let plan = unify_all(context.plan(marked)?)?;
@@ -75,21 +88,64 @@ pub(crate) fn of_with(with: &mut With) {
     }
 }
 
+/// The branches of a set operation, whose columns are found by their names only. Nobody knows yet what `*` of several
+/// relations stands for, so a branch with it gets a query around it.
+pub(crate) fn name_branches(body: &mut SetExpr) {
+    let SetExpr::SetOperation { left, right, .. } = body else { return };
+    for branch in [left, right] {
+        match &mut **branch {
+            SetExpr::Select(select) if is_of_several(select) => {
+                let query = from_function::query_of(SetExpr::Select(select.clone()));
+                *select = select_from(query, BRANCH);
+            }
+            SetExpr::Select(select) => name::assign_branch(&mut select.projection),
+            SetExpr::Query(query) => match &mut *query.body {
+                SetExpr::Select(select) if is_of_several(select) => {
+                    *branch = Box::new(SetExpr::Select(select_from((**query).clone(), BRANCH)));
+                }
+                SetExpr::Select(select) => name::assign_branch(&mut select.projection),
+                _ => {}
+            },
+            operation => name_branches(operation),
+        }
+    }
+}
+
+fn is_of_several(select: &Select) -> bool {
+    let is_several = select.from.len() > 1 || select.from.iter().any(|from| !from.joins.is_empty());
+    is_several
+        && select
+            .projection
+            .iter()
+            .any(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)))
+}
+
+fn named_apart(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let mut seen = HashSet::new();
+    let columns = plan.schema().columns().into_iter().map(|column| {
+        let name = name::unique(&mut seen, &HashSet::new(), &column.name);
+        Expr::Column(column).alias(name)
+    });
+    let columns: Vec<_> = columns.collect();
+    LogicalPlanBuilder::from(plan).project(columns)?.build()
+}
+
 /// A query that is one gets a query around it.
 pub(crate) fn in_from(query: &mut Query) {
-    if !is_operation(query) {
-        return;
+    if is_operation(query) {
+        *query = from_function::query_of(SetExpr::Select(select_from(query.clone(), NAME)));
     }
-    let table = TableFactor::Derived {
+}
+
+/// `SELECT * FROM (query) AS name`
+fn select_from(query: Query, name: &str) -> Box<Select> {
+    let name = Ident::with_quote('"', name);
+    let alias = TableAlias { explicit: true, name, columns: vec![], at: None };
+    let subquery = Box::new(query);
+    from_function::all_from(TableFactor::Derived {
         lateral: false,
-        subquery: Box::new(query.clone()),
-        alias: Some(TableAlias {
-            explicit: true,
-            name: Ident::with_quote('"', NAME),
-            columns: vec![],
-            at: None,
-        }),
+        subquery,
+        alias: Some(alias),
         sample: None,
-    };
-    *query = from_function::all_from(table);
+    })
 }
