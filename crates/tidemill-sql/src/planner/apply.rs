@@ -10,11 +10,13 @@ use datafusion::common::{Column, DFSchema, JoinType, NullEquality, ScalarValue, 
 use datafusion::datasource::cte_worktable::CteWorkTable;
 use datafusion::datasource::provider_as_source;
 use datafusion::error::{DataFusionError, Result};
-use datafusion::logical_expr::expr::{Exists, InSubquery};
+use datafusion::logical_expr::expr::{BinaryExpr, Exists, InSubquery};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::logical_plan::Subquery;
 use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, ExprFunctionExt, ExprSchemable, FetchType, Join, Limit, LogicalPlan,
-    LogicalPlanBuilder, RecursiveQuery, SkipType, Sort, TableScan, Union, Unnest, Window, lit, when,
+    LogicalPlanBuilder, Operator, RecursiveQuery, SkipType, Sort, TableScan, Union, Unnest, Window, lit,
+    when,
 };
 
 use super::correlated::Names;
@@ -196,7 +198,11 @@ impl<'a> Apply<'a> {
             _ => Transformed::no(expr),
         };
         let plan = subquery.subquery.as_ref().clone().transform_up_with_subqueries(|node| {
-            node.map_expressions(|expr| expr.transform_up(|e| Ok(rename(e))))
+            let names = NamePreserver::new(&node);
+            node.map_expressions(|expr| {
+                let name = names.save(&expr);
+                expr.transform_up(|e| Ok(rename(e)))?.map_data(|expr| Ok(name.restore(expr)))
+            })
         })?;
         let outer = subquery.outer_ref_columns.iter().map(|e| rename(e.clone()).data).collect();
         Ok(Subquery {
@@ -219,7 +225,15 @@ impl<'a> Apply<'a> {
         if !matches!(join.join_type, JoinType::Inner | JoinType::Left) {
             return Err(unsupported(&LogicalPlan::Join(join.clone())));
         }
-        let on = join.on.iter().map(|(l, r)| Ok(self.expr(l)?.eq(self.expr(r)?)));
+        let equal = |left: Expr, right: Expr| match join.null_equality {
+            NullEquality::NullEqualsNothing => left.eq(right),
+            NullEquality::NullEqualsNull => Expr::BinaryExpr(BinaryExpr::new(
+                Box::new(left),
+                Operator::IsNotDistinctFrom,
+                Box::new(right),
+            )),
+        };
+        let on = join.on.iter().map(|(l, r)| Ok(equal(self.expr(l)?, self.expr(r)?)));
         let mut condition: Vec<Expr> = on.collect::<Result<_>>()?;
         condition.extend(join.filter.as_ref().map(|f| self.expr(f)).transpose()?);
         let left = self.plan(&join.left)?;

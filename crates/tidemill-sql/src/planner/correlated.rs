@@ -172,7 +172,8 @@ impl Names {
 
     /// The subqueries become columns of the aggregate's input.
     fn aggregate(&self, aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
-        aggregate.aggr_expr.iter().try_for_each(own_columns)?;
+        let input = aggregate.input.schema();
+        aggregate.aggr_expr.iter().try_for_each(|call| own_columns(call, input))?;
         let exprs = || aggregate.group_expr.iter().chain(&aggregate.aggr_expr);
         if !has_rewritten(exprs(), aggregate.input.schema()) {
             return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));

@@ -41,14 +41,19 @@ pub fn outer_columns(subquery: &Subquery, input: &DFSchema) -> Vec<Column> {
     columns
 }
 
-/// An aggregate of a subquery has columns of that one. With none but those of a query around it, it would be that query's.
-pub fn own_columns(call: &Expr) -> Result<()> {
-    let mut outer = None;
-    let mut is_own = false;
+/// An aggregate of a subquery has columns of that one, which are those of `input`. With none but those of a query around it,
+/// it would be that query's.
+pub fn own_columns(call: &Expr, input: &DFSchema) -> Result<()> {
+    let (mut outer, mut is_own) = (None, false);
     call.apply(|expr| {
         match expr {
             Expr::OuterReferenceColumn(_, column) => outer = Some(column.clone()),
-            expr => is_own |= matches!(expr, Expr::Column(_)) || subquery(expr).is_some(),
+            Expr::Column(_) => is_own = true,
+            expr => {
+                let free = subquery(expr).map(|of| free_columns(&of.subquery)).unwrap_or_default();
+                is_own |= free.iter().any(|column| input.has_column(column));
+                outer = free.into_iter().find(|column| !input.has_column(column)).or(outer.take());
+            }
         }
         Ok(TreeNodeRecursion::Continue)
     })?;

@@ -10,8 +10,11 @@
 //! ```
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
+use datafusion::common::Spans;
 use datafusion::error::Result;
+use datafusion::logical_expr::logical_plan::Subquery;
 use datafusion::logical_expr::planner::{
     PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
 };
@@ -22,7 +25,7 @@ use sqlparser::ast::{
 };
 
 use super::unify_all;
-use crate::planner::{from_function, name};
+use crate::planner::{correlated, from_function, name};
 
 const NAME: &str = "tidemill set operation";
 /// Of a branch whose columns are to have names of their own.
@@ -45,10 +48,16 @@ impl RelationPlanner for SetOperations {
                 let plan = named_apart(context.plan(plain)?)?;
                 Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, None))))
             }
-            TableFactor::Derived { lateral, subquery, alias, sample: None } if is_operation(&subquery) => {
+            TableFactor::Derived { lateral, subquery, alias, sample: None }
+                if lateral || is_operation(&subquery) =>
+            {
                 let marked = TableFactor::Derived { lateral, subquery, alias: None, sample: mark() };
                 let plan = unify_all(context.plan(marked)?)?;
-                Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, alias))))
+                let planned = match lateral {
+                    true => of_lateral(plan, alias)?,
+                    false => PlannedRelation::new(plan, alias),
+                };
+                Ok(RelationPlanning::Planned(Box::new(planned)))
             }
             // This is what was asked for above.
             TableFactor::Derived { lateral, subquery, alias, sample: Some(_) } => {
@@ -58,6 +67,26 @@ impl RelationPlanner for SetOperations {
             other => Ok(RelationPlanning::Original(Box::new(other))),
         }
     }
+}
+
+/// DataFusion sees that a lateral subquery refers to what is around it, but not that only a subquery in it does.
+fn of_lateral(mut plan: LogicalPlan, mut alias: Option<TableAlias>) -> Result<PlannedRelation> {
+    let is_seen = !plan.all_out_ref_exprs().is_empty() || correlated::free_columns(&plan).is_empty();
+    // How many names there have to be DataFusion says.
+    let named = alias.as_mut().filter(|alias| {
+        let names = alias.columns.len();
+        names == 0 || names == plan.schema().fields().len()
+    });
+    let Some(named) = named.filter(|_| !is_seen) else { return Ok(PlannedRelation::new(plan, alias)) };
+    let names = std::mem::take(&mut named.columns);
+    if !names.is_empty() {
+        let columns = plan.schema().columns().into_iter().map(Expr::Column).zip(&names);
+        let columns: Vec<_> = columns.map(|(column, named)| column.alias(name::fold(&named.name))).collect();
+        plan = LogicalPlanBuilder::from(plan).project(columns)?.build()?;
+    }
+    let (outer_ref_columns, spans) = (vec![], Spans::new());
+    let subquery = Subquery { subquery: Arc::new(plan), outer_ref_columns, spans };
+    Ok(PlannedRelation::new(LogicalPlan::Subquery(subquery), alias))
 }
 
 /// What no statement has: TABLESAMPLE is refused before.
@@ -101,7 +130,7 @@ pub(crate) fn name_branches(body: &mut SetExpr) {
             SetExpr::Select(select) => name::assign_branch(&mut select.projection),
             SetExpr::Query(query) => match &mut *query.body {
                 SetExpr::Select(select) if is_of_several(select) => {
-                    *branch = Box::new(SetExpr::Select(select_from((**query).clone(), BRANCH)));
+                    **branch = SetExpr::Select(select_from((**query).clone(), BRANCH));
                 }
                 SetExpr::Select(select) => name::assign_branch(&mut select.projection),
                 _ => {}
