@@ -1,6 +1,10 @@
 //! Calls in the tree: names without their schemas, clauses that a kind of function does not take, arguments in their order.
 
-use sqlparser::ast::{self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Spanned, Value};
+use std::ops::ControlFlow;
+
+use sqlparser::ast::{
+    self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Query, Spanned, Value, Visitor,
+};
 
 use super::construct::{boolean, restore_ordinal};
 use super::prepare::Rewriter;
@@ -9,6 +13,7 @@ use crate::aggregate;
 use crate::error::{Result, SqlError, SqlState};
 use crate::function::{Registry, registry};
 use crate::types::{Scalar, Type};
+use crate::walk::walk;
 
 impl Rewriter<'_> {
     pub(super) fn function(&self, mut function: ast::Function) -> Result<Expr> {
@@ -51,6 +56,7 @@ impl Rewriter<'_> {
         };
         if self.is_folded(&name) && takes && function.within_group.is_empty() {
             json_arguments(&name, &mut function.args);
+            name_subqueries(&mut function, place);
             return window_arguments(function, &name, place);
         }
         let mut args = match function.args {
@@ -219,6 +225,38 @@ fn json_arguments(name: &str, args: &mut FunctionArguments) {
             marker::cast(taken, Type::new(Scalar::Text))
         };
     }
+}
+
+/// DataFusion tells calls from each other by their names, and all subqueries in them have the same.
+fn name_subqueries(function: &mut ast::Function, place: usize) {
+    let named = |expr: &mut Expr, which: String| {
+        if has_query(expr) {
+            let taken = std::mem::replace(expr, Expr::value(Value::Null));
+            *expr = marker::op(marker::NAMED, taken, marker::text(format!("{place} {which}")));
+        }
+    };
+    if let FunctionArguments::List(list) = &mut function.args {
+        for (i, arg) in list.args.iter_mut().enumerate() {
+            if let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = arg {
+                named(expr, i.to_string());
+            }
+        }
+    }
+    if let Some(filter) = &mut function.filter {
+        named(filter, "filter".into());
+    }
+}
+
+fn has_query(expr: &Expr) -> bool {
+    struct Search;
+    impl Visitor for Search {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            ControlFlow::Break(())
+        }
+    }
+    walk(expr, &mut Search).is_break()
 }
 
 /// The arguments of a window function are those of one of its signatures. `ntile` is an int4, which DataFusion's is not.

@@ -66,6 +66,7 @@ impl Scope<'_> {
             "OR" => self.logical("OR", Operator::Or, left, right),
             marker::CALL => self.call(&string(&right)?, marker::unpack(left)),
             marker::ARGUMENT => self.argument(&string(&right)?, marker::unpack(left)),
+            marker::NAMED => Ok(left.alias(string(&right)?)),
             marker::CAST => {
                 let from = self.type_of(&left)?;
                 self.cast(0, left, from, decode(&right)?, Context::Explicit)

@@ -27,6 +27,8 @@ pub const CALL: &str = "tidemill call";
 /// One argument of a window function: `__pack(all arguments)  argument  '1 lag'` is the second one. Of an aggregate with
 /// WITHIN GROUP, `'1 rank 1'` tells that one argument is direct.
 pub const ARGUMENT: &str = "tidemill argument";
+/// An expression, and what it is called within others.
+pub const NAMED: &str = "tidemill named";
 pub const CAST: &str = "tidemill cast";
 pub const PARAMETER: &str = "tidemill parameter";
 pub const LITERAL: &str = "tidemill literal";

@@ -43,8 +43,6 @@ struct Queries<'r> {
     scopes: Vec<Vec<Relation>>,
     /// For names.
     next: usize,
-    /// What is being made is below an aggregate.
-    is_aggregated: bool,
     /// How the relations are called that a query may have.
     places: &'static [&'static str],
 }
@@ -113,8 +111,7 @@ impl Queries<'_> {
                 format!("CASE WHEN {when} THEN {then} ELSE {} END", self.value(kind, depth))
             }
             2 => format!("nullif({}, {})", self.value(kind, depth), self.value(kind, depth)),
-            // Two of them in one aggregate have the same name.
-            3 if !self.is_aggregated => self.scalar(kind, depth),
+            3 => self.scalar(kind, depth),
             _ => self.computed(kind, depth),
         }
     }
@@ -295,13 +292,7 @@ impl Queries<'_> {
     }
 
     fn aggregate(&mut self, kind: Kind, depth: u32) -> String {
-        self.is_aggregated = true;
-        let call = self.call(kind, depth.min(1));
-        self.is_aggregated = false;
-        call
-    }
-
-    fn call(&mut self, kind: Kind, depth: u32) -> String {
+        let depth = depth.min(1);
         let of = |this: &mut Self, calls: &[&'static str]| {
             let call = this.pick(calls);
             let distinct = if this.one_in(6) { "DISTINCT " } else { "" };
@@ -518,8 +509,7 @@ async fn queries_answer_as_postgres_does() {
         Tables { columns: COLUMNS, rows: ROWS }.make(&mut random, &node, &remote, &client).await;
         for _ in 0..QUERIES {
             let places = [&["l"] as &[_], &["l", "f", "m"], &["f"], &["m"]][random.random_range(0..4)];
-            let mut queries =
-                Queries { random: &mut random, scopes: vec![], next: 0, is_aggregated: false, places };
+            let mut queries = Queries { random: &mut random, scopes: vec![], next: 0, places };
             let depth = queries.random.random_range(1..4);
             check(&remote, &client, &queries.query(None, depth).sql).await;
         }
