@@ -64,7 +64,7 @@ pub struct Rows<'a> {
 
 impl<'a> Rows<'a> {
     pub fn new(server: &'a str, query: &'a RemoteQuery, schema: SchemaRef, batch_rows: usize) -> Self {
-        let context = Context { now_us: 0, zone: TimeZone::UTC };
+        let context = Context { now: 0.into(), zone: TimeZone::UTC };
         let batch_rows = batch_rows.max(1);
         let columns = query.columns.iter().map(|c| ColumnBuilder::new(c.ty, &context, batch_rows)).collect();
         Self { server, query, schema, columns, count: 0, batch_rows }

@@ -53,7 +53,7 @@ pub fn constant_text(value: &ScalarValue, ty: Type) -> Option<String> {
     if array.is_null(0) {
         return None;
     }
-    let context = Context { now_us: 0, zone: TimeZone::UTC };
+    let context = Context { now: 0.into(), zone: TimeZone::UTC };
     let mut text = Vec::new();
     ValueEncoder::new(&array, ty, &context).ok()?.write_text(0, &mut text).ok()?;
     String::from_utf8(text).ok()

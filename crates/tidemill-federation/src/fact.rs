@@ -1,9 +1,14 @@
 //! What a server knows of its tables, by which a query of them is made.
 
 use std::collections::HashMap;
+use std::mem;
+use std::sync::Arc;
 
+use futures::future::join_all;
+use parking_lot::Mutex;
 use tidemill_sql::types::Type;
 
+use crate::connector::Connector;
 use crate::dialect::{Dialect, is_integer, is_text};
 use crate::table::{ForeignColumn, TableDefinition};
 
@@ -58,4 +63,54 @@ pub struct TableSize {
     pub rows: u64,
     /// Ranges of which can be read; 0: they cannot.
     pub pages: u64,
+}
+
+/// What servers tell of tables while a query is planned. Who plans finds it as an extension of the session's configuration.
+#[derive(Debug, Default)]
+pub struct Telling(Mutex<Vec<Answer>>);
+
+#[derive(Debug)]
+struct Answer {
+    connector: Arc<dyn Connector>,
+    table: Arc<TableDefinition>,
+    used: Vec<usize>,
+    facts: Arc<TableFacts>,
+}
+
+impl Telling {
+    pub(crate) fn note(
+        &self,
+        connector: &Arc<dyn Connector>,
+        table: &Arc<TableDefinition>,
+        used: Vec<usize>,
+        facts: &Arc<TableFacts>,
+    ) {
+        let (connector, table, facts) = (Arc::clone(connector), Arc::clone(table), Arc::clone(facts));
+        self.0.lock().push(Answer { connector, table, used, facts });
+    }
+
+    /// So far.
+    pub fn take(&self) -> Told {
+        Told(mem::take(&mut self.0.lock()))
+    }
+}
+
+/// What servers have told of the tables of a query.
+#[derive(Debug)]
+pub struct Told(Vec<Answer>);
+
+impl Told {
+    /// Whether they tell the same when they are asked again.
+    pub async fn holds(&self) -> bool {
+        let again = self.0.iter().map(|answer| async {
+            let facts = answer.connector.facts(&answer.table, &answer.used).await;
+            facts.is_ok_and(|facts| facts == answer.facts)
+        });
+        join_all(again).await.into_iter().all(|is_same| is_same)
+    }
+
+    /// Whether some of the columns are not what is shown there, but the states that it is made of.
+    pub fn has_states(&self) -> bool {
+        self.0.iter().any(|answer| answer.table.columns.iter().any(|column| column.is_state))
+    }
 }

@@ -293,7 +293,21 @@ impl ExecutionPlan for ForeignScanExec {
 
     /// A join that starts anew has another filter.
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(self.with_select(self.select.clone(), self.schema())))
+        let dynamic_filters = vec![];
+        let query = match self.dynamic_filters.is_empty() {
+            true => Arc::clone(&self.query),
+            false => Arc::new(self.select.query(self.capabilities())),
+        };
+        Ok(Arc::new(Self {
+            place: Arc::clone(&self.place),
+            select: self.select.clone(),
+            query,
+            connector: Arc::clone(&self.connector),
+            batch_rows: self.batch_rows,
+            dynamic_filters,
+            properties: Arc::clone(&self.properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+        }))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {

@@ -22,7 +22,7 @@ use tidemill_sql::types::Type;
 use crate::connector::{Connector, RemoteColumn};
 use crate::deparse::Conditions;
 use crate::dialect::{Dialect, Operand};
-use crate::fact::TableFacts;
+use crate::fact::{TableFacts, Telling};
 use crate::node::{DeadNodes, Member};
 use crate::option::Options;
 use crate::pushdown::Pushdown;
@@ -199,8 +199,12 @@ impl ForeignTable {
         if filters.iter().any(is_never) {
             return Ok(Arc::new(EmptyExec::new(Arc::new(self.schema.project(columns)?))));
         }
-        let facts = self.connector.facts(&self.definition, &self.used(columns, filters)?).await;
+        let used = self.used(columns, filters)?;
+        let facts = self.connector.facts(&self.definition, &used).await;
         let facts = facts.map_err(|error| DataFusionError::External(Box::new(error)))?;
+        if let Some(telling) = session.config().get_extension::<Telling>() {
+            telling.note(&self.connector, &self.definition, used, &facts);
+        }
         let Judged { conditions, pruning, rest } = self.judged(filters, &facts, wanted)?;
         let read = if rest.is_empty() { columns.to_vec() } else { self.used(columns, &rest)? };
         let dialect = self.connector.capabilities().dialect;

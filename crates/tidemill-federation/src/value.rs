@@ -23,7 +23,7 @@ pub struct Values<'a> {
 
 impl<'a> Values<'a> {
     pub fn new(into: &'a Insertion, rows: &'a RecordBatch) -> Result<Self> {
-        let context = Context { now_us: 0, zone: TimeZone::UTC };
+        let context = Context { now: 0.into(), zone: TimeZone::UTC };
         let column = |(column, array): (&'a RemoteColumn, &'a ArrayRef)| {
             Ok((column, array, ValueEncoder::new(array, column.ty, &context)?))
         };

@@ -29,6 +29,7 @@ use tokio::sync::Notify;
 
 use crate::delivery::Delivery;
 use crate::join::joining;
+use crate::query::kept::KeptPlans;
 
 pub use foreign::{
     ChildObject, ForeignServer, ForeignTable, ForeignTableColumn, ForeignTableObject,
@@ -208,6 +209,8 @@ pub struct Catalog {
     next_oid: Mutex<u32>,
     /// Grows with every change; what was planned against another version is planned again.
     version: AtomicU64,
+    /// Those of this version.
+    pub(crate) plans: KeptPlans,
     /// Held by the statement that changes the catalog, from its checks to the end.
     pub change: tokio::sync::Mutex<()>,
     /// Shared by who writes events, so that no way leads to other tables meanwhile; held alone by who makes a transform.
@@ -233,6 +236,7 @@ impl Catalog {
             deliveries: RwLock::default(),
             next_oid: Mutex::new(loaded.next_oid.max(FIRST_USER_OID)),
             version: AtomicU64::new(1),
+            plans: KeptPlans::default(),
             change: tokio::sync::Mutex::new(()),
             writing: tokio::sync::RwLock::default(),
             suspected: Arc::default(),
@@ -355,6 +359,11 @@ impl Catalog {
         oid
     }
 
+    fn note_change(&self) {
+        self.version.fetch_add(1, Ordering::AcqRel);
+        self.plans.clear();
+    }
+
     /// Puts a relation in that the file has already.
     pub fn install(&self, relation: Relation) {
         let carries = matches!(relation, Relation::Transform(_));
@@ -362,7 +371,7 @@ impl Catalog {
         if carries {
             self.find_ways();
         }
-        self.version.fetch_add(1, Ordering::AcqRel);
+        self.note_change();
     }
 
     /// Takes a relation out that the file no longer has.
@@ -371,7 +380,7 @@ impl Catalog {
         if matches!(gone, Some(Relation::Transform(_))) {
             self.find_ways();
         }
-        self.version.fetch_add(1, Ordering::AcqRel);
+        self.note_change();
     }
 
     /// All foreign servers, by number.
@@ -411,13 +420,13 @@ impl Catalog {
     /// As [`Catalog::install`], of a server.
     pub fn install_server(&self, server: ForeignServer) {
         self.servers.write().insert(server.oid, Arc::new(server));
-        self.version.fetch_add(1, Ordering::AcqRel);
+        self.note_change();
     }
 
     /// As [`Catalog::uninstall`], of a server.
     pub fn uninstall_server(&self, oid: u32) {
         self.servers.write().remove(&oid);
-        self.version.fetch_add(1, Ordering::AcqRel);
+        self.note_change();
     }
 
     /// Makes changes durable, all or none.

@@ -79,6 +79,12 @@ const OF_SERVER: &[Row<Server>] = &[
     ("tidemill_disk_bytes", Gauge, "What log, runs and catalog take on disk.", |server| {
         Some(server.disk_bytes() as f64)
     }),
+    (
+        "tidemill_plans_reused_total",
+        Counter,
+        "Queries of foreign servers that were carried out by a plan that was kept.",
+        |server| Some(server.catalog.plans.uses() as f64),
+    ),
     ("tidemill_commits_total", Counter, "Commit groups: log records of writes.", |server| {
         Some(server.engine.commits() as f64)
     }),

@@ -3,6 +3,7 @@
 pub mod aside;
 mod combine;
 mod generic;
+pub(crate) mod kept;
 pub mod threads;
 mod whole;
 pub mod wide;
@@ -27,6 +28,7 @@ use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
 use sqlparser::ast;
 use tidemill_federation::cascade::Route;
+use tidemill_federation::fact::Telling;
 use tidemill_federation::node::Nodes;
 use tidemill_federation::pushdown::Pushdown;
 use tidemill_federation::transaction::Transactions;
@@ -127,6 +129,7 @@ impl Planner {
         self.pushdown().configure(state.config_mut().options_mut());
         let current = self.snapshots.session().settings.current();
         state.config_mut().set_extension(Arc::new(current.dead_nodes));
+        state.config_mut().set_extension(Arc::<Telling>::default());
         state.config_mut().set_extension(Arc::new(Route::new(&self.server.identity, &current.cascade_route)));
         state.mark_start_execution();
         state
@@ -261,7 +264,7 @@ pub struct Ready {
 /// As [`run`], up to the start.
 pub async fn ready(
     server: &Server,
-    mut state: SessionState,
+    state: SessionState,
     plan: LogicalPlan,
     parameters: Vec<ScalarValue>,
     reads: Reads,
@@ -269,25 +272,7 @@ pub async fn ready(
 ) -> Result<Ready> {
     let fields = plan.schema().fields().clone();
     let physical = physical(&state, plan, parameters).await?;
-    let foreign_writes = reads.foreign.clone();
-    let snapshot = reads.snapshot(server, &state_views(&physical))?;
-    let mut config = state.config().clone().with_extension(snapshot);
-    if let Some(transactions) = foreign_writes {
-        config.set_extension(transactions);
-    }
-    if let Some(foreign) = tidemill_federation::snapshot::Snapshots::of(&physical) {
-        config.set_extension(Arc::new(foreign));
-    }
-    let nodes = Nodes::of(&physical).map(Arc::new);
-    if let Some(nodes) = &nodes {
-        config.set_extension(Arc::clone(nodes));
-    }
-    *state.config_mut() = config;
-    let pool = QueryMemory::new(Arc::clone(&server.memory), memory_limit_bytes);
-    let runtime = RuntimeEnvBuilder::from_runtime_env(state.runtime_env()).with_memory_pool(Arc::new(pool));
-    let context = TaskContext::from(&state).with_runtime(runtime.build_arc().map_err(plan_error)?);
-    let snapshots = state.config().get_extension::<Snapshots>();
-    Ok(Ready { physical, fields, context, snapshots, nodes })
+    Ready::new(server, state, physical, fields, reads, memory_limit_bytes)
 }
 
 /// A plan with the values of its parameters, as it is carried out.
@@ -311,6 +296,37 @@ pub async fn physical(
 }
 
 impl Ready {
+    /// `fields` are those of the logical plan.
+    fn new(
+        server: &Server,
+        mut state: SessionState,
+        physical: Arc<dyn ExecutionPlan>,
+        fields: Fields,
+        reads: Reads,
+        memory_limit_bytes: usize,
+    ) -> Result<Self> {
+        let foreign_writes = reads.foreign.clone();
+        let snapshot = reads.snapshot(server, &state_views(&physical))?;
+        let mut config = state.config().clone().with_extension(snapshot);
+        if let Some(transactions) = foreign_writes {
+            config.set_extension(transactions);
+        }
+        if let Some(foreign) = tidemill_federation::snapshot::Snapshots::of(&physical) {
+            config.set_extension(Arc::new(foreign));
+        }
+        let nodes = Nodes::of(&physical).map(Arc::new);
+        if let Some(nodes) = &nodes {
+            config.set_extension(Arc::clone(nodes));
+        }
+        *state.config_mut() = config;
+        let pool = QueryMemory::new(Arc::clone(&server.memory), memory_limit_bytes);
+        let runtime =
+            RuntimeEnvBuilder::from_runtime_env(state.runtime_env()).with_memory_pool(Arc::new(pool));
+        let context = TaskContext::from(&state).with_runtime(runtime.build_arc().map_err(plan_error)?);
+        let snapshots = state.config().get_extension::<Snapshots>();
+        Ok(Self { physical, fields, context, snapshots, nodes })
+    }
+
     pub fn run(self) -> Result<Running> {
         let Self { physical, fields, context, snapshots, nodes } = self;
         let stream =

@@ -41,7 +41,7 @@ use tidemill_federation::node::Nodes;
 use tidemill_sql::objects::NoObjects;
 use tidemill_sql::planner::{SessionVars, vars};
 use tidemill_sql::statement::Parsed;
-use tidemill_sql::text::Context;
+use tidemill_sql::text::{Context, Now};
 use tidemill_sql::{Result, SqlError, SqlState, parse};
 use tidemill_stream::engine::Level;
 use tidemill_stream::view::ViewId;
@@ -525,12 +525,12 @@ impl Session {
     }
 
     fn context(&self) -> Context {
-        Context { now_us: self.began_us, zone: self.settings.current().zone.clone() }
+        Context { now: self.began_us.into(), zone: self.settings.current().zone.clone() }
     }
 
     fn vars(&self) -> SessionVars {
         SessionVars {
-            transaction_now_us: self.began_us,
+            transaction_now: Now::noting(self.began_us),
             statement_now_us: vars::now_us(),
             zone: self.settings.current().zone.clone(),
             user: self.user.clone(),

@@ -22,7 +22,7 @@ pub use check::DateOrder;
 pub use current::{ByteaOutput, Current, InsertLevel};
 pub use file::{ConfigError, DEFAULT_FILE};
 pub use row::SettingRow;
-pub use session::{Scope, SessionSettings};
+pub use session::{Overridden, Scope, SessionSettings};
 pub use table::{Context, Effect, Kind, SETTINGS, Setting, Unit};
 pub use value::{Value, quote_name, split_names};
 

@@ -45,16 +45,60 @@ pub use self::jsonb::write_jsonb;
 pub use self::uuid::{parse_uuid, write_uuid};
 pub use self::zone::TimeZone;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::error::{SqlError, SqlState};
 
 /// What the text forms of dates and times depend on besides the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Context {
-    /// When the transaction started: `now` and `today` count from it. Microseconds since 1970 in UTC.
-    pub now_us: i64,
+    /// `now` and `today` count from it.
+    pub now: Now,
     /// The session's time zone.
     pub zone: TimeZone,
 }
+
+/// When the transaction started.
+#[derive(Debug, Clone, Default)]
+pub struct Now {
+    us: i64,
+    is_read: Option<Arc<AtomicBool>>,
+}
+
+impl Now {
+    /// One that notes whether it is read: what is made with it is not the same in the next transaction.
+    pub fn noting(us: i64) -> Self {
+        Self { us, is_read: Some(Arc::default()) }
+    }
+
+    /// Microseconds since 1970 in UTC.
+    pub fn us(&self) -> i64 {
+        if let Some(is_read) = &self.is_read {
+            is_read.store(true, Ordering::Relaxed);
+        }
+        self.us
+    }
+
+    /// Also by a copy; `None` if that is not noted.
+    pub fn was_read(&self) -> Option<bool> {
+        self.is_read.as_ref().map(|is_read| is_read.load(Ordering::Relaxed))
+    }
+}
+
+impl From<i64> for Now {
+    fn from(us: i64) -> Self {
+        Self { us, is_read: None }
+    }
+}
+
+impl PartialEq for Now {
+    fn eq(&self, other: &Self) -> bool {
+        self.us == other.us
+    }
+}
+
+impl Eq for Now {}
 
 /// What `"char"` keeps of a text: its first byte, written in octal if it is not ASCII.
 pub fn letter(text: &str) -> String {

@@ -123,7 +123,7 @@ fn micros(array: &ArrayRef, wanted: Type) -> Result<ArrayRef> {
 }
 
 fn parsed(array: &ArrayRef, wanted: Type) -> Result<ArrayRef> {
-    let context = Context { now_us: 0, zone: TimeZone::UTC };
+    let context = Context { now: 0.into(), zone: TimeZone::UTC };
     let mut builder = ColumnBuilder::new(wanted, &context, array.len());
     for value in array.as_string::<i32>() {
         match value {

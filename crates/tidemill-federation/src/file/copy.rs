@@ -55,7 +55,7 @@ pub fn read(scan: &Scan<'_>, place: &Place) -> Result<bool> {
     let columns: Vec<_> =
         definition.columns.iter().map(|c| CopyColumn { name: c.name.clone(), ty: c.ty }).collect();
     let format = CopyFormat::new(&options(&definition.options, &definition.columns)?, &columns)?;
-    let context = Context { now_us: 0, zone: TimeZone::UTC };
+    let context = Context { now: 0.into(), zone: TimeZone::UTC };
     let mut decoder =
         CopyDecoder::with_batch_rows(&format, &columns, &definition.name, &context, scan.batch_rows);
     let wanted = scan.wanted()?;

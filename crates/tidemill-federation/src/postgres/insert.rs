@@ -89,5 +89,5 @@ pub(super) fn parameters(into: &Insertion, rows: &RecordBatch) -> Result<Vec<Enc
 }
 
 pub(super) fn context() -> Context {
-    Context { now_us: 0, zone: TimeZone::UTC }
+    Context { now: 0.into(), zone: TimeZone::UTC }
 }

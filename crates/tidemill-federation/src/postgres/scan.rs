@@ -301,7 +301,7 @@ impl Scan {
     fn decoder(&self) -> CopyDecoder {
         let columns = self.query.columns.iter().map(|c| CopyColumn { name: c.name.clone(), ty: c.ty });
         let columns: Vec<_> = columns.collect();
-        let context = Context { now_us: 0, zone: TimeZone::UTC };
+        let context = Context { now: 0.into(), zone: TimeZone::UTC };
         let (table, Bounds { batch_rows, row_bytes_max }) = (&self.query.table, self.bounds);
         CopyDecoder::with_batch_rows(&CopyFormat::Binary, &columns, table, &context, batch_rows)
             .with_row_bytes_max(row_bytes_max)

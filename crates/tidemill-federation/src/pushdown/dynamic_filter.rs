@@ -30,10 +30,11 @@ use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
+use tidemill_sql::planner::PassExec;
 use tokio::time::{Instant, timeout_at};
 
 use super::eager::EXCHANGES;
-use super::key::{KEYS_MAX, Keys, KeysExec};
+use super::key::{GatherKeys, KEYS_MAX, Keys};
 use super::rule::{NodeRule, Plan};
 use super::subquery_value::with_values;
 use super::{Pushdown, Source, with_columns};
@@ -101,7 +102,7 @@ fn filtered_join(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> 
     if left.output_partitioning().partition_count() == 1 {
         let exprs = join.on().iter().map(|(left, _)| Arc::clone(left)).collect();
         let nulls_are_equal = join.null_equality() == NullEquality::NullEqualsNull;
-        left = Arc::new(KeysExec::new(left, exprs, nulls_are_equal, keys));
+        left = Arc::new(PassExec::try_new(left, GatherKeys { exprs, nulls_are_equal, keys })?);
     }
     let join = join.builder().with_new_children(vec![left, right])?;
     Ok(Some(Arc::new(join.build()?.with_dynamic_filter_expr(range)?)))

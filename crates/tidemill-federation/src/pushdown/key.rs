@@ -3,7 +3,6 @@
 //! DataFusion's own list of them would have an expression a row, and all rows of a side of few different keys. Here a key is
 //! kept once, by columns, and no more of them than a server is told.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,22 +11,17 @@ use arrow::buffer::NullBuffer;
 use arrow::compute::filter;
 use arrow::datatypes::{Field, Schema};
 use arrow::record_batch::RecordBatch;
-use datafusion::common::Statistics;
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::EmitTo;
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
-use datafusion::physical_plan::execution_plan::ReplaceChildrenOptions;
-use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, apply_expression_roots,
-};
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
+use tidemill_sql::planner::Pass;
 
 /// Different keys that are gathered; of more, servers get the range.
 pub(super) const KEYS_MAX: usize = 200_000;
@@ -57,85 +51,29 @@ impl Keys {
     }
 }
 
-/// Passes the rows on.
-#[derive(Debug)]
-pub(super) struct KeysExec {
-    input: Arc<dyn ExecutionPlan>,
-    exprs: Vec<Arc<dyn PhysicalExpr>>,
-    nulls_are_equal: bool,
-    keys: Arc<Keys>,
+/// Gathers the keys of rows that come in one partition.
+#[derive(Debug, Clone)]
+pub(super) struct GatherKeys {
+    pub exprs: Vec<Arc<dyn PhysicalExpr>>,
+    pub nulls_are_equal: bool,
+    pub keys: Arc<Keys>,
 }
 
-impl KeysExec {
-    /// Of a plan whose rows come in one partition.
-    pub fn new(
-        input: Arc<dyn ExecutionPlan>,
-        exprs: Vec<Arc<dyn PhysicalExpr>>,
-        nulls_are_equal: bool,
-        keys: Arc<Keys>,
-    ) -> Self {
-        Self { input, exprs, nulls_are_equal, keys }
+impl Pass for GatherKeys {
+    const NAME: &'static str = "KeysExec";
+
+    fn exprs(&self) -> &[Arc<dyn PhysicalExpr>] {
+        &self.exprs
     }
 
-    fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
-        Self::new(input, self.exprs.clone(), self.nulls_are_equal, Arc::clone(&self.keys))
-    }
-}
-
-impl DisplayAs for KeysExec {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KeysExec")
-    }
-}
-
-impl ExecutionPlan for KeysExec {
-    fn name(&self) -> &str {
-        "KeysExec"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(match children.pop() {
-            Some(input) => Arc::new(self.over(input)),
-            None => self,
-        })
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(match children.pop() {
-            Some(input) => Arc::new(self.over(input)),
-            None => self,
-        })
-    }
-
-    fn apply_expressions(
+    fn execute(
         &self,
-        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        apply_expression_roots(&self.exprs, f)
-    }
-
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let rows = self.input.execute(partition, context)?;
-        let gathering = Gathering::new(&self.exprs, &self.schema(), self.nulls_are_equal)?;
+        input: &Arc<dyn ExecutionPlan>,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let rows = input.execute(partition, context)?;
+        let gathering = Gathering::new(&self.exprs, &input.schema(), self.nulls_are_equal)?;
         let passing = (rows, Some(gathering), Arc::clone(&self.keys));
         let passed = stream::unfold(passing, |(mut rows, mut gathering, keys)| async move {
             let batch = match rows.next().await {
@@ -151,20 +89,7 @@ impl ExecutionPlan for KeysExec {
             };
             Some((batch, (rows, gathering, keys)))
         });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), passed)))
-    }
-
-    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
-        vec![ChildStats::At(partition)]
-    }
-
-    fn statistics_from_inputs(
-        &self,
-        inputs: &[Arc<Statistics>],
-        _: &StatisticsArgs,
-    ) -> Result<Arc<Statistics>> {
-        let missing = || DataFusionError::Internal("a node without its input's statistics".into());
-        inputs.first().cloned().ok_or_else(missing)
+        Ok(Box::pin(RecordBatchStreamAdapter::new(input.schema(), passed)))
     }
 }
 

@@ -137,7 +137,7 @@ fn constant(literal: &Literal) -> String {
             return Some("NULL".to_string());
         }
         let mut bytes = Vec::new();
-        let context = Context { now_us: 0, zone: TimeZone::UTC };
+        let context = Context { now: 0.into(), zone: TimeZone::UTC };
         ValueEncoder::new(&array, ty, &context).ok()?.write_text(0, &mut bytes).ok()?;
         let value = String::from_utf8(bytes).ok()?;
         Some(match ty.scalar {

@@ -104,9 +104,9 @@ impl Output for Route {
         for Routed { item, place, types: (from, to) } in &self.columns {
             arrays[*place] = Some(cast::cast(rows.column(*item), *from, *to, false, &vars)?);
         }
-        let context = Context { now_us: vars.transaction_now_us, zone: vars.zone.clone() };
+        let context = Context { now: vars.transaction_now.clone(), zone: vars.zone.clone() };
         self.fill.apply(&mut arrays, rows.num_rows(), &context, || vars)?;
-        let events = stream.events(arrays, rows.num_rows(), context.now_us)?;
+        let events = stream.events(arrays, rows.num_rows(), context.now.us())?;
         self.target.check(&events, &context).map_err(|(_, error)| error)?;
         stream.count(events.num_rows(), events.get_array_memory_size());
         Ok(events)

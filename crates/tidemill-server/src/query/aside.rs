@@ -22,12 +22,12 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, FieldRef, Schema};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::runtime::SpawnedTask;
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{DataFusionError, Result, Statistics};
+use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::execution_plan::{EvaluationType, replace_children_if_necessary};
 use datafusion::physical_plan::joins::utils::JoinFilter;
@@ -35,13 +35,11 @@ use datafusion::physical_plan::joins::{
     CrossJoinExec, HashJoinExec, NestedLoopJoinExec, NestedLoopJoinExecBuilder,
 };
 use datafusion::physical_plan::sorts::sort::SortExec;
-use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs, StatisticsContext};
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::windows::WindowAggExec;
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
-};
 use futures::StreamExt;
+use tidemill_sql::planner::{Pass, PassExec};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -68,7 +66,10 @@ impl Aside {
         let plan = replace_children_if_necessary(plan, children)?;
         let plan = readers.map_or_else(|| Ok(Arc::clone(&plan)), |readers| interruptible(&plan, readers))?;
         Ok(match own {
-            Some(readers) => Arc::new(AsideExec { input: plan, readers, threads: Arc::clone(&self.threads) }),
+            Some(readers) => {
+                let aside = OnThreads { readers, threads: Arc::clone(&self.threads) };
+                Arc::new(PassExec::try_new(plan, aside)?)
+            }
             // It has many batches for one of its input, and what is above may ask for all of them at once.
             None if plan.is::<HashJoinExec>() && readers.is_none() => Arc::new(CooperativeExec::new(plan)),
             None => plan,
@@ -159,98 +160,35 @@ impl Drop for Reader {
     }
 }
 
-#[derive(Debug)]
-struct AsideExec {
-    input: Arc<dyn ExecutionPlan>,
+#[derive(Debug, Clone)]
+struct OnThreads {
     readers: Readers,
     threads: Arc<QueryThreads>,
 }
 
-impl AsideExec {
-    fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
-        Self { input, readers: self.readers.clone(), threads: Arc::clone(&self.threads) }
-    }
-}
+impl Pass for OnThreads {
+    const NAME: &'static str = "AsideExec";
 
-impl DisplayAs for AsideExec {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "AsideExec")
-    }
-}
-
-impl ExecutionPlan for AsideExec {
-    fn name(&self) -> &str {
-        "AsideExec"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(match children.pop() {
-            Some(input) => Arc::new(self.over(input)),
-            None => self,
-        })
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(match children.pop() {
-            Some(input) => Arc::new(self.over(input)),
-            None => self,
-        })
-    }
-
-    fn apply_expressions(
+    fn execute(
         &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        input: &Arc<dyn ExecutionPlan>,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
         let threads = Arc::clone(&self.threads);
         let handle = threads.handle().map_err(DataFusionError::IoError)?;
-        let input = {
+        let rows = {
             // Tasks that are spawned meanwhile run there.
             let _tasks = handle.enter();
-            self.input.execute(partition, context)?
+            input.execute(partition, context)?
         };
         let (reader, gone) = self.readers.start();
-        let batches = futures::stream::unfold(Some((input, gone)), move |input| {
-            // It goes with the stream, whichever thread the input is with then.
+        let batches = futures::stream::unfold(Some((rows, gone)), move |rows| {
+            // It goes with the stream, whichever thread the rows are with then.
             let _here = (&reader, &threads);
-            next(input, handle.clone())
+            next(rows, handle.clone())
         });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
-    }
-
-    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
-        vec![ChildStats::At(partition)]
-    }
-
-    fn statistics_from_inputs(
-        &self,
-        inputs: &[Arc<Statistics>],
-        _: &StatisticsArgs,
-    ) -> Result<Arc<Statistics>> {
-        let missing = || DataFusionError::Internal("a node without its input's statistics".into());
-        inputs.first().cloned().ok_or_else(missing)
+        Ok(Box::pin(RecordBatchStreamAdapter::new(input.schema(), batches)))
     }
 }
 

@@ -12,12 +12,14 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::Result as PlanResult;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
+use parking_lot::Mutex;
 use tidemill_sql::Result;
 use tidemill_sql::planner::parameter::without_placeholders;
 use tidemill_sql::planner::plan_error;
 use tidemill_sql::types::{Type, vector_oid};
 use tidemill_stream::view::GenericPlan;
 
+use super::kept::KeptPlan;
 use super::{Reads, Running, named_types, relabelled};
 use crate::server::Server;
 
@@ -30,6 +32,8 @@ pub struct PreparedQuery {
     custom_plans: AtomicU64,
     generic_plans: AtomicU64,
     generic: OnceLock<Option<Generic>>,
+    /// Of a query without parameters.
+    kept: Mutex<Option<Arc<KeptPlan>>>,
 }
 
 #[derive(Debug)]
@@ -46,7 +50,21 @@ impl PreparedQuery {
             custom_plans: AtomicU64::new(0),
             generic_plans: AtomicU64::new(0),
             generic: OnceLock::new(),
+            kept: Mutex::default(),
         }
+    }
+
+    pub fn kept(&self) -> Option<Arc<KeptPlan>> {
+        self.kept.lock().clone()
+    }
+
+    pub fn keep(&self, plan: Option<Arc<KeptPlan>>) {
+        *self.kept.lock() = plan;
+    }
+
+    /// It was carried out by the plan that is kept.
+    pub fn note_kept(&self) {
+        self.generic_plans.fetch_add(1, Ordering::Relaxed);
     }
 
     /// How often it was planned for the values at hand, and how often it was not.
@@ -104,30 +122,39 @@ impl PreparedQuery {
 
 /// Whether it only filters and projects one relation, by functions that give the same whenever they are called.
 fn is_simple(plan: &LogicalPlan) -> PlanResult<bool> {
-    let mut is_simple = true;
-    plan.apply(|node| {
-        is_simple &= matches!(
+    let is_simple = |node: &LogicalPlan| {
+        matches!(
             node,
             LogicalPlan::Projection(_)
                 | LogicalPlan::Filter(_)
                 | LogicalPlan::SubqueryAlias(_)
                 | LogicalPlan::TableScan(_)
-        );
+        )
+    };
+    Ok(!plan.exists(|node| Ok(!is_simple(node)))? && !has(plan, &changes)?)
+}
+
+/// Whether a plan has such an expression somewhere.
+pub(super) fn has(plan: &LogicalPlan, is_meant: &dyn Fn(&Expr) -> bool) -> PlanResult<bool> {
+    let mut has = false;
+    plan.apply(|node| {
         for expr in node.expressions() {
-            is_simple &= !expr.exists(|expr| Ok(changes(expr)))?;
+            has |= expr.exists(|expr| Ok(is_meant(expr)))?;
         }
-        Ok(if is_simple { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+        Ok(if has { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
-    Ok(is_simple)
+    Ok(has)
 }
 
 /// Whether it is another value in another transaction, under other settings or in another place.
-fn changes(expr: &Expr) -> bool {
+pub(super) fn changes(expr: &Expr) -> bool {
     match expr {
         Expr::ScalarFunction(call) => call.func.signature().volatility != Volatility::Immutable,
-        Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) | Expr::OuterReferenceColumn(..) => {
-            true
-        }
+        Expr::ScalarSubquery(_)
+        | Expr::InSubquery(_)
+        | Expr::Exists(_)
+        | Expr::SetComparison(_)
+        | Expr::OuterReferenceColumn(..) => true,
         _ => false,
     }
 }

@@ -280,7 +280,7 @@ impl Loading {
             }
         }
         self.fill.apply(&mut arrays, batch.num_rows(), &self.context, || self.vars.clone())?;
-        let events = stream.events(arrays, batch.num_rows(), self.context.now_us)?;
+        let events = stream.events(arrays, batch.num_rows(), self.context.now.us())?;
         self.target.check(&events, &self.context).map_err(|(row, error)| self.at_row(error, row))?;
         if self.writing.is_some() {
             self.waiting.push(rows_of(&events)?);

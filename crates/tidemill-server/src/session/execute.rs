@@ -19,7 +19,8 @@ use super::{Session, Transaction};
 use crate::define;
 use crate::pg::backend;
 use crate::pg::wire_error::Notice;
-use crate::query::{self, Running};
+use crate::query::kept::{Basis, KeptPlan, Watch};
+use crate::query::{self, Reads, Ready, Running};
 
 /// A statement either is answered, fails, or finds the connection gone.
 pub type Step<T = ()> = std::result::Result<Result<T>, Closed>;
@@ -131,7 +132,72 @@ impl Session {
         text: &str,
         values: Vec<ScalarValue>,
     ) -> Result<Rows> {
-        Ok(Rows::of_query(self.run_query(statement, text, values).await?, Tag::Counted("SELECT")))
+        let running = match values.is_empty() {
+            true => self.run_text(statement, text).await?,
+            false => self.run_query(statement, text, values).await?,
+        };
+        Ok(Rows::of_query(running, Tag::Counted("SELECT")))
+    }
+
+    /// As [`Session::run_query`], by the plan that is kept for the text if there is one.
+    async fn run_text(&mut self, statement: &ast::Statement, text: &str) -> Result<Running> {
+        self.start_query()?;
+        let (server, basis) = (Arc::clone(&self.server), self.basis());
+        let plans = &server.catalog.plans;
+        if let Some(running) = self.run_kept(plans.get(text), &basis).await? {
+            return Ok(running);
+        }
+        let state = self.planner();
+        let plan = query::plan(&state, statement, text).await?;
+        let (running, kept) = self.run_keeping(state, plan, basis).await?;
+        if let Some(kept) = kept {
+            plans.put(text, kept);
+        }
+        Ok(running)
+    }
+
+    pub(super) fn basis(&self) -> Basis {
+        Basis { catalog: self.server.catalog.version(), settings: self.settings.overridden() }
+    }
+
+    /// `None`: there is no plan that is still good.
+    pub(super) async fn run_kept(
+        &mut self,
+        kept: Option<Arc<KeptPlan>>,
+        basis: &Basis,
+    ) -> Result<Option<Running>> {
+        let Some(kept) = kept else { return Ok(None) };
+        if !kept.is_good(basis).await {
+            return Ok(None);
+        }
+        self.server.catalog.plans.note_use();
+        let (reads, limit) = (self.reads(), self.settings.current().query_memory_limit_bytes);
+        let ready = kept.ready(&self.server, self.planner(), reads, limit)?;
+        self.start(ready).map(Some)
+    }
+
+    /// As [`Session::run_plan`], with a plan to be kept if it is one.
+    pub(super) async fn run_keeping(
+        &mut self,
+        state: SessionState,
+        plan: LogicalPlan,
+        basis: Basis,
+    ) -> Result<(Running, Option<Arc<KeptPlan>>)> {
+        let watch = Watch::over(&plan, &state, basis);
+        let (reads, limit) = (self.reads(), self.settings.current().query_memory_limit_bytes);
+        let ready = query::ready(&self.server, state, plan, vec![], reads, limit).await?;
+        let kept = watch.and_then(|watch| watch.keep(&ready));
+        Ok((self.start(ready)?, kept))
+    }
+
+    fn reads(&mut self) -> Reads {
+        self.work().map(|work| work.reads()).unwrap_or_default()
+    }
+
+    fn start(&mut self, ready: Ready) -> Result<Running> {
+        let running = ready.run()?;
+        self.follow_nodes(running.nodes.as_ref());
+        Ok(running)
     }
 
     pub(super) async fn run_query(
@@ -152,11 +218,9 @@ impl Session {
         plan: LogicalPlan,
         values: Vec<ScalarValue>,
     ) -> Result<Running> {
-        let reads = self.work().map(|work| work.reads()).unwrap_or_default();
-        let limit = self.settings.current().query_memory_limit_bytes;
-        let running = query::run(&self.server, state, plan, values, reads, limit).await?;
-        self.follow_nodes(running.nodes.as_ref());
-        Ok(running)
+        let (reads, limit) = (self.reads(), self.settings.current().query_memory_limit_bytes);
+        let ready = query::ready(&self.server, state, plan, values, reads, limit).await?;
+        self.start(ready)
     }
 
     /// What comes before every read: the modes of the transaction are fixed, and from REPEATABLE READ on what it sees.

@@ -307,6 +307,11 @@ impl Session {
 
     async fn run_prepared(&mut self, query: &PreparedQuery, values: Vec<ScalarValue>) -> Result<Running> {
         self.start_query()?;
+        let basis = self.basis();
+        if let Some(running) = self.run_kept(query.kept(), &basis).await? {
+            query.note_kept();
+            return Ok(running);
+        }
         if query.wants_plan() {
             let state = self.planner();
             query.make_plan(&state).await;
@@ -314,6 +319,11 @@ impl Session {
         let reads = self.work().map(|work| work.reads()).unwrap_or_default();
         match query.run(&self.server, &values, reads)? {
             Some(running) => Ok(running),
+            None if values.is_empty() => {
+                let (running, kept) = self.run_keeping(self.planner(), query.plan.clone(), basis).await?;
+                query.keep(kept);
+                Ok(running)
+            }
             None => self.run_plan(self.planner(), query.plan.clone(), values).await,
         }
     }

@@ -43,7 +43,7 @@ const REPORTED: [&str; 14] = [
 pub struct SessionSettings {
     server: Arc<Settings>,
     /// What `RESET` goes back to where it differs from the server's: the start-up packet's settings.
-    startup: Overrides,
+    startup: Arc<Overrides>,
     now: Changes,
     /// The changes as they were at BEGIN and at each savepoint that is open.
     saved: Vec<Changes>,
@@ -56,11 +56,18 @@ pub struct SessionSettings {
 type Overrides = BTreeMap<Name, Value>;
 
 /// Shared so that remembering them at a savepoint costs nothing.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 struct Changes {
     session: Arc<Overrides>,
     /// Until the transaction ends.
     local: Arc<Overrides>,
+}
+
+/// In what the settings of a session differ from the server's.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Overridden {
+    startup: Arc<Overrides>,
+    now: Changes,
 }
 
 /// Whether a change is to the session or to the transaction (`LOCAL`).
@@ -79,7 +86,7 @@ impl SessionSettings {
         let current = Current::new(|place| server.values[place].clone());
         let mut settings = Self {
             server,
-            startup,
+            startup: Arc::new(startup),
             now: Changes::default(),
             saved: Vec::new(),
             custom: BTreeSet::new(),
@@ -98,7 +105,7 @@ impl SessionSettings {
             let name = self.writable(name)?;
             let (name, value) = self.read(name, text)?;
             notices.extend(effect_notice(&name));
-            self.startup.insert(name, value);
+            Arc::make_mut(&mut self.startup).insert(name, value);
         }
         self.refresh();
         Ok(notices)
@@ -182,6 +189,11 @@ impl SessionSettings {
             SettingRow::new(SETTINGS[place], &self.effective(&name), &self.default(&name), source)
         };
         listed.map(row).collect()
+    }
+
+    /// Two sessions in which it is the same have the same settings.
+    pub fn overridden(&self) -> Overridden {
+        Overridden { startup: Arc::clone(&self.startup), now: self.now.clone() }
     }
 
     /// The values that the session itself works by.

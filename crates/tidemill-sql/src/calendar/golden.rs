@@ -16,7 +16,7 @@ fn date_functions_answer_as_postgresql_does() {
     for line in GOLDEN.lines() {
         let columns: Vec<&str> = line.split('\t').collect();
         let [zone, function, a, b, expected] = columns[..] else { panic!("five columns: {line}") };
-        let context = Context { now_us: 0, zone: TimeZone::parse(zone).unwrap() };
+        let context = Context { now: 0.into(), zone: TimeZone::parse(zone).unwrap() };
         let got = match answer(function, a, b, &context) {
             Ok(answer) => answer,
             Err(error) => format!("!{} {}", error.state.0, error.message),

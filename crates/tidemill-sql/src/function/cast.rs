@@ -41,6 +41,10 @@ pub fn expr(expr: Expr, from: Type, to: Type, explicit: bool) -> Result<Expr> {
     Ok(ScalarUDF::new_from_impl(udf).call(vec![expr]))
 }
 
+pub fn is_cast(function: &ScalarUDF) -> bool {
+    function.inner().is::<CastUdf>()
+}
+
 /// A value of a type that is held like `to`, named as `to`.
 pub fn relabel(expr: Expr, to: Type) -> Expr {
     let metadata = FieldMetadata::from(&to.field(""));

@@ -231,15 +231,19 @@ fn utc(zone: &TimeZone, us: i64) -> Result<i64> {
 }
 
 fn today(vars: &SessionVars) -> Result<i32> {
-    Ok(calendar::timestamp_to_date(local(vars, vars.transaction_now_us)?))
+    Ok(calendar::timestamp_to_date(local(vars, vars.transaction_now.us())?))
 }
 
 fn now(r: &mut Registry) {
     use datafusion::logical_expr::Volatility::Stable;
     r.nullary::<Date>("current_date", Stable, today);
-    r.nullary::<Timestamp>("localtimestamp", Stable, |vars| local(vars, vars.transaction_now_us));
+    r.nullary::<Timestamp>("localtimestamp", Stable, |vars| local(vars, vars.transaction_now.us()));
     for name in ["localtime", "current_time"] {
-        r.nullary::<Time>(name, Stable, |vars| Ok(calendar::split(local(vars, vars.transaction_now_us)?).1));
+        r.nullary::<Time>(
+            name,
+            Stable,
+            |vars| Ok(calendar::split(local(vars, vars.transaction_now.us())?).1),
+        );
     }
     r.strict2::<Timestamp, Timestamp, Interval>("age", |_, a, b| calendar::age(a, b));
     r.stable(|r| {

@@ -21,7 +21,7 @@ pub(super) fn register(r: &mut Registry) {
     r.volatile(others);
     settings(r);
     // A transaction is told from others by when it began.
-    r.nullary::<Int8>("txid_current", Volatility::Stable, |vars| Ok(vars.transaction_now_us));
+    r.nullary::<Int8>("txid_current", Volatility::Stable, |vars| Ok(vars.transaction_now.us()));
     r.kernel("current_schemas", &[BOOL], Returns::Is(Type::array(Scalar::Name)), schemas);
     r.strict1::<Int4, Text>("pg_encoding_to_char", |_, number| {
         Ok(if number == UTF8.0 { UTF8.1.to_string() } else { String::new() })

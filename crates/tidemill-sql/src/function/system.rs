@@ -23,7 +23,7 @@ pub(super) fn register(r: &mut Registry) {
         Ok(vars.search_path.iter().find(|schema| *schema != "$user").cloned().unwrap_or_default())
     });
     for name in ["now", "transaction_timestamp", "current_timestamp"] {
-        r.nullary::<Timestamptz>(name, Volatility::Stable, |vars| Ok(vars.transaction_now_us));
+        r.nullary::<Timestamptz>(name, Volatility::Stable, |vars| Ok(vars.transaction_now.us()));
     }
     r.nullary::<Timestamptz>("statement_timestamp", Volatility::Stable, |vars| Ok(vars.statement_now_us));
     r.nullary::<Timestamptz>("clock_timestamp", Volatility::Volatile, |_| Ok(vars::now_us()));

@@ -109,7 +109,7 @@ pub(crate) fn shown(array: &ArrayRef, ty: Type, i: usize, vars: &SessionVars) ->
 }
 
 pub(super) fn context(vars: &SessionVars) -> text::Context {
-    text::Context { now_us: vars.transaction_now_us, zone: vars.zone.clone() }
+    text::Context { now: vars.transaction_now.clone(), zone: vars.zone.clone() }
 }
 
 /// `{1,2,NULL}`.

@@ -222,7 +222,8 @@ impl<'a> Apply<'a> {
     }
 
     fn join(&self, join: &Join) -> Result<LogicalPlan> {
-        if !matches!(join.join_type, JoinType::Inner | JoinType::Left) {
+        let kinds = [JoinType::Inner, JoinType::Left, JoinType::LeftSemi, JoinType::LeftAnti];
+        if !kinds.contains(&join.join_type) || join.null_aware {
             return Err(unsupported(&LogicalPlan::Join(join.clone())));
         }
         let equal = |left: Expr, right: Expr| match join.null_equality {

@@ -67,17 +67,22 @@ pub fn assign(projection: &mut [SelectItem]) {
     }
 }
 
-/// Of a branch of a set operation, which nothing outside knows the relations of: columns do not share a name.
+/// Of a branch of a set operation, which nothing outside knows the relations of: columns do not share a name, and those of
+/// an outer query have one.
 pub fn assign_branch(projection: &mut [SelectItem]) {
     let mut seen = HashSet::new();
     for item in projection {
-        let (expr, name) = match item {
-            SelectItem::UnnamedExpr(expr) => (&*expr, figure(expr).unwrap_or("?column?".into())),
-            SelectItem::ExprWithAlias { expr, alias } => (&*expr, fold(alias)),
+        let (expr, name, is_column) = match item {
+            SelectItem::UnnamedExpr(expr) => {
+                let is_column = matches!(expr, Expr::CompoundIdentifier(_))
+                    || matches!(expr, Expr::Identifier(ident) if !is_keyword_function(ident));
+                (&*expr, figure(expr).unwrap_or("?column?".into()), is_column)
+            }
+            SelectItem::ExprWithAlias { expr, alias } => (&*expr, fold(alias), false),
             _ => continue,
         };
         let unique = unique(&mut seen, &HashSet::new(), &name);
-        if unique != name {
+        if is_column || unique != name {
             let alias = ast::Ident::with_quote('"', unique);
             *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
         }

@@ -18,28 +18,25 @@
 //! Blocked by: `FilterRemapper` goes by names (DataFusion 55). Remove when: it goes by places.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::Schema;
+use datafusion::common::JoinType;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DataFusionError, JoinType, Statistics};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
-use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::union::UnionExec;
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
-};
+
+use super::pass::{Pass, PassExec};
 
 type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 type Plan = Arc<dyn ExecutionPlan>;
@@ -65,7 +62,7 @@ impl PhysicalOptimizerRule for Guarded {
         });
         let pushed = self.0.optimize(fenced(&lowered.data()?, false)?, options)?;
         let open = pushed.transform_up(|plan| {
-            let fence = plan.downcast_ref::<Fence>().map(|fence| Arc::clone(&fence.input));
+            let fence = plan.downcast_ref::<PassExec<Fence>>().map(|fence| Arc::clone(fence.input()));
             Ok(fence.map_or_else(|| Transformed::no(plan), Transformed::yes))
         });
         open.data()
@@ -111,7 +108,7 @@ fn fenced(plan: &Plan, are_coming: bool) -> Result<Plan> {
     let go_on = plan.is::<FilterExec>() || are_coming && !is_mistaken;
     let children = plan.children().into_iter().map(|child| fenced(child, go_on));
     let plan = replace_children_if_necessary(Arc::clone(plan), children.collect::<Result<_>>()?)?;
-    Ok(if is_mistaken { Arc::new(Fence { input: plan }) } else { plan })
+    Ok(if is_mistaken { Arc::new(PassExec::try_new(plan, Fence)?) } else { plan })
 }
 
 /// Whether a column that is looked up by its name, on the way down from this node, may be another one.
@@ -156,63 +153,9 @@ fn are_distinct(schema: &Schema) -> bool {
 }
 
 /// What no filter passes: a node by default lets none through.
-#[derive(Debug)]
-struct Fence {
-    input: Plan,
-}
+#[derive(Debug, Clone)]
+struct Fence;
 
-impl DisplayAs for Fence {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Fence")
-    }
-}
-
-impl ExecutionPlan for Fence {
-    fn name(&self) -> &str {
-        "Fence"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn children(&self) -> Vec<&Plan> {
-        vec![&self.input]
-    }
-
-    fn replace_children(self: Arc<Self>, mut children: Vec<Plan>, _: ReplaceChildrenOptions) -> Result<Plan> {
-        Ok(children.pop().map_or(self, |input| Arc::new(Fence { input })))
-    }
-
-    fn with_new_children(self: Arc<Self>, mut children: Vec<Plan>) -> Result<Plan> {
-        Ok(children.pop().map_or(self, |input| Arc::new(Fence { input })))
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Expr) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        self.input.execute(partition, context)
-    }
-
-    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
-        vec![ChildStats::At(partition)]
-    }
-
-    fn statistics_from_inputs(
-        &self,
-        inputs: &[Arc<Statistics>],
-        _: &StatisticsArgs,
-    ) -> Result<Arc<Statistics>> {
-        let missing = || DataFusionError::Internal("a node without its input's statistics".into());
-        inputs.first().cloned().ok_or_else(missing)
-    }
+impl Pass for Fence {
+    const NAME: &'static str = "Fence";
 }

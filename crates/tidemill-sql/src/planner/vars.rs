@@ -8,14 +8,14 @@ use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions}
 use datafusion::logical_expr::ScalarFunctionArgs;
 
 use crate::objects::{NoObjects, Objects};
-use crate::text::TimeZone;
+use crate::text::{Now, TimeZone};
 
 /// Values of the session, put into the configuration of each execution; kernels find them there.
 /// Instants are microseconds since 1970-01-01 UTC.
 #[derive(Debug, Clone)]
 pub struct SessionVars {
     /// `now()`: when the transaction began.
-    pub transaction_now_us: i64,
+    pub transaction_now: Now,
     pub statement_now_us: i64,
     pub zone: TimeZone,
     pub user: String,
@@ -29,7 +29,7 @@ impl Default for SessionVars {
     fn default() -> Self {
         let now = now_us();
         Self {
-            transaction_now_us: now,
+            transaction_now: now.into(),
             statement_now_us: now,
             zone: TimeZone::UTC,
             user: "postgres".into(),

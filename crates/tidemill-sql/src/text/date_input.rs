@@ -206,7 +206,7 @@ mod tests {
     fn words_relative_to_now_are_in_the_zone_of_the_session() {
         // 2023-11-14 22:13:20.123456 in UTC, already the next day in Tokyo.
         let zone = TimeZone::parse("Asia/Tokyo").unwrap();
-        let context = Context { now_us: 1_700_000_000_123_456, zone };
+        let context = Context { now: 1_700_000_000_123_456.into(), zone };
         let shown = |write: &dyn Fn(&mut Vec<u8>)| {
             let mut out = Vec::new();
             write(&mut out);

@@ -42,7 +42,7 @@ fn unescape(column: &str) -> String {
 }
 
 fn round_trip(zone: &str, type_name: &str, input: &str) -> String {
-    let context = Context { now_us: 0, zone: TimeZone::parse(zone).unwrap() };
+    let context = Context { now: 0.into(), zone: TimeZone::parse(zone).unwrap() };
     let mut out = Vec::new();
     match print(type_name, input, &context, &mut out) {
         Ok(()) => String::from_utf8(out).unwrap(),

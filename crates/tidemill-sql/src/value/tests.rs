@@ -299,5 +299,5 @@ fn binary_errors_are_those_of_postgresql() {
 }
 
 pub fn context() -> Context {
-    Context { now_us: 0, zone: crate::text::TimeZone::UTC }
+    Context { now: 0.into(), zone: crate::text::TimeZone::UTC }
 }

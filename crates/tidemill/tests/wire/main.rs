@@ -23,6 +23,7 @@ mod foreign_truncate;
 mod foreign_write;
 mod full_disk;
 mod join;
+mod kept_plan;
 mod large_table;
 mod metrics;
 mod migrate;

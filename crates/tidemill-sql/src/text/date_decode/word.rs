@@ -18,7 +18,7 @@ impl Decoder<'_> {
                 let local = self.now();
                 self.set_civil(local.0);
                 self.set_time(local.1);
-                self.east_s = self.context.zone.offset_at(self.context.now_us);
+                self.east_s = self.context.zone.offset_at(self.context.now.us());
                 Ok(seen::DATE | seen::TIME | seen::ZONE)
             }
             Word::Yesterday => Ok(self.relative_day(-1)),
@@ -94,7 +94,8 @@ impl Decoder<'_> {
     }
 
     fn now(&self) -> (Civil, i64) {
-        Civil::from_timestamp(self.context.zone.to_local(self.context.now_us).unwrap_or(self.context.now_us))
+        let now_us = self.context.now.us();
+        Civil::from_timestamp(self.context.zone.to_local(now_us).unwrap_or(now_us))
     }
 
     fn relative_day(&mut self, days: i64) -> u32 {
