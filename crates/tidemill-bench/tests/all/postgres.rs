@@ -4,6 +4,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::bench::until;
 
@@ -112,13 +113,18 @@ impl Postgres {
 }
 
 impl Drop for Postgres {
-    /// `runuser` passes SIGTERM on, and the server stops its children.
+    /// `runuser` passes SIGTERM on, unless it comes just before `runuser` waits, and the server stops its children.
     fn drop(&mut self) {
-        for signal in ["-CONT", "-TERM"] {
-            let pid = self.process.id().to_string();
-            drop(Command::new("kill").args([signal, &pid]).stderr(Stdio::null()).status());
+        let pid = self.process.id().to_string();
+        while let Ok(None) = self.process.try_wait() {
+            for signal in ["-CONT", "-TERM"] {
+                drop(Command::new("kill").args([signal, &pid]).stderr(Stdio::null()).status());
+            }
+            let again = Instant::now() + Duration::from_secs(5);
+            while Instant::now() < again && matches!(self.process.try_wait(), Ok(None)) {
+                std::thread::sleep(Duration::from_millis(10));
+            }
         }
-        drop(self.process.wait());
     }
 }
 

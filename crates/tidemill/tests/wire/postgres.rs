@@ -62,10 +62,16 @@ impl Postgres {
 }
 
 impl Drop for Postgres {
-    /// `runuser` passes SIGTERM on, and the server stops its children.
+    /// `runuser` passes SIGTERM on, unless it comes just before `runuser` waits, and the server stops its children.
     fn drop(&mut self) {
-        drop(Command::new("kill").arg(self.process.id().to_string()).status());
-        drop(self.process.wait());
+        let pid = self.process.id().to_string();
+        while let Ok(None) = self.process.try_wait() {
+            drop(Command::new("kill").arg(&pid).status());
+            let again = Instant::now() + Duration::from_secs(5);
+            while Instant::now() < again && matches!(self.process.try_wait(), Ok(None)) {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
     }
 }
 
