@@ -1,5 +1,5 @@
 //! The first rows of an order: each server sends no more than are wanted, in order. Where all do, there is nothing to sort
-//! here: what merges the sorted sides of a union merges those of the servers.
+//! here: the rows of one are as they are to be, and what merges the sorted sides of a union merges those of the servers.
 //!
 //! ```text
 //! SortPreservingMerge: v DESC, fetch=3      SortPreservingMerge: v DESC, fetch=3
@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use arrow::compute::SortOptions;
 use datafusion::error::Result;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use super::rule::{NodeRule, Plan};
 use super::{Pushdown, Source, Target, push};
@@ -34,7 +34,8 @@ fn push_down(plan: &Plan, _: &Pushdown) -> Result<Option<Plan>> {
     let first = First { order, rows, is_of_all: Cell::new(true) };
     let Some(pushed) = push(sort.input(), &sources, &first)? else { return Ok(None) };
     // Whoever sorts each partition by itself has them merged above.
-    if sort.preserve_partitioning() && first.is_of_all.get() {
+    let is_each = sort.preserve_partitioning() || pushed.output_partitioning().partition_count() == 1;
+    if is_each && first.is_of_all.get() {
         return Ok(Some(pushed));
     }
     replace_children_if_necessary(Arc::clone(plan), vec![pushed]).map(Some)

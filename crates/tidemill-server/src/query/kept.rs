@@ -161,9 +161,11 @@ impl KeptPlans {
         self.plans.lock().get(text).cloned()
     }
 
-    pub fn put(&self, text: &str, plan: Arc<KeptPlan>) {
-        if text.len() <= TEXT_BYTES_MAX {
-            self.plans.lock().put(text.to_string(), plan);
+    /// A catalog that has changed since the plan was made has dropped its plans already: `version` is asked under the lock.
+    pub fn put(&self, text: &str, plan: Arc<KeptPlan>, version: impl FnOnce() -> u64) {
+        let mut plans = self.plans.lock();
+        if text.len() <= TEXT_BYTES_MAX && plan.basis.catalog == version() {
+            plans.put(text.to_string(), plan);
         }
     }
 

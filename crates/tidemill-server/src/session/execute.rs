@@ -151,7 +151,7 @@ impl Session {
         let plan = query::plan(&state, statement, text).await?;
         let (running, kept) = self.run_keeping(state, plan, basis).await?;
         if let Some(kept) = kept {
-            plans.put(text, kept);
+            plans.put(text, kept, || server.catalog.version());
         }
         Ok(running)
     }

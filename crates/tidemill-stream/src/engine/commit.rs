@@ -355,7 +355,8 @@ impl Committer {
             drop(gate);
         }
         self.applied = self.log.last_lsn();
-        self.shared.commits.fetch_add(1, Ordering::Relaxed);
+        self.shared.commits.fetch_add(1, Ordering::SeqCst);
+        self.shared.maintenance.stir();
         self.shared.log_bytes.store(self.log.size_bytes(), Ordering::Relaxed);
         self.answer(writes.into_iter().map(|write| (write, Ok(()))));
     }

@@ -2,10 +2,10 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 use crate::engine::Shared;
@@ -19,8 +19,10 @@ use crate::window;
 const RUNS_MERGE_MIN: usize = 4;
 /// What is merged in memory takes at most this part of what the states may take: a merge needs its room once more.
 const MERGED_PARTS_MIN: usize = 8;
-/// How often the thread looks for something to do.
+/// How often the thread looks for something to do while something is written.
 const PERIOD: Duration = Duration::from_millis(20);
+/// The same when nothing is: what grows old by itself is left.
+const REST: Duration = Duration::from_millis(500);
 
 /// What the other threads and the maintenance thread tell each other.
 #[derive(Debug)]
@@ -28,6 +30,8 @@ pub(super) struct Maintenance {
     state: Mutex<State>,
     wake: Condvar,
     flushed: Condvar,
+    /// The thread rests: whoever makes work for it [stirs](Self::stir) it.
+    resting: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -80,6 +84,7 @@ impl Maintenance {
             state: Mutex::new(State { named, ..State::default() }),
             wake: Condvar::new(),
             flushed: Condvar::new(),
+            resting: AtomicBool::new(false),
         }
     }
 
@@ -95,6 +100,8 @@ impl Maintenance {
         if let Some(runs) = runs {
             state.named = runs;
         }
+        drop(state);
+        self.stir();
     }
 
     /// A commit in the log names these runs too.
@@ -104,6 +111,30 @@ impl Maintenance {
 
     pub(super) fn retire(&self, runs: impl IntoIterator<Item = Arc<Run>>) {
         self.state.lock().retired.extend(runs);
+        self.stir();
+    }
+
+    /// There may be something to do again. Costs next to nothing unless the thread rests.
+    pub(super) fn stir(&self) {
+        if self.resting.load(Ordering::SeqCst) && self.resting.swap(false, Ordering::SeqCst) {
+            // The thread may be about to wait.
+            let _state = self.state.lock();
+            self.wake.notify_one();
+        }
+    }
+
+    /// Waits for a flush or a burial that is asked for, and for the next look.
+    fn wait(&self, state: &mut MutexGuard<'_, State>, is_quiet: impl Fn() -> bool) {
+        if state.flush_wanted || !state.burials.is_empty() {
+            return;
+        }
+        let rests = is_quiet() && {
+            self.resting.store(true, Ordering::SeqCst);
+            // Who has made work before that did not see it.
+            is_quiet()
+        };
+        self.wake.wait_for(state, if rests { REST } else { PERIOD });
+        self.resting.store(false, Ordering::SeqCst);
     }
 
     /// Takes away what has expired of a view without waiting for its time; tells how many groups went.
@@ -134,6 +165,8 @@ impl Maintainer {
     }
 
     pub(super) fn run(&self) {
+        // Of the last pass.
+        let (mut worked, mut commits) = (true, 0);
         loop {
             let (flush, asked_for, burials) = {
                 let mut state = self.shared.maintenance.state.lock();
@@ -141,12 +174,12 @@ impl Maintainer {
                     state.burials.clear();
                     return;
                 }
-                if !state.flush_wanted && state.burials.is_empty() {
-                    self.shared.maintenance.wake.wait_for(&mut state, PERIOD);
-                }
+                let is_quiet = || !worked && self.shared.commits.load(Ordering::SeqCst) == commits;
+                self.shared.maintenance.wait(&mut state, is_quiet);
                 let asked_for = std::mem::take(&mut state.flush_views);
                 (std::mem::take(&mut state.flush_wanted), asked_for, std::mem::take(&mut state.burials))
             };
+            commits = self.shared.commits.load(Ordering::SeqCst);
             for (view, answer) in burials {
                 let gone = match view.alive(self.shared.options.clock.now_us()) {
                     Some(alive) => self.bury(&view, alive),
@@ -156,16 +189,7 @@ impl Maintainer {
                 drop(answer.send(gone));
             }
             let views: Vec<_> = self.shared.registry.read().views.values().cloned().collect();
-            for view in &views {
-                self.log_failure(view, self.expire(view));
-                if let Some(alive) = view.alive_if_due(self.shared.options.clock.now_us()) {
-                    let buried = self.bury(view, alive).map(drop);
-                    self.log_failure(view, buried);
-                }
-                // What was there before the first look-up has no index, and a merge takes a while.
-                self.log_failure(view, self.index(view));
-                self.log_failure(view, self.merge_frozen(view));
-            }
+            worked = self.tend(&views);
             if flush || self.measure(&views) > self.shared.options.memory_bytes {
                 for view in &views {
                     let flushed = self.flush(view, asked_for.contains(&view.id));
@@ -180,11 +204,25 @@ impl Maintainer {
                 self.shared.maintenance.flushed.notify_all();
             }
             for view in &views {
-                let merged = self.merge_runs(view);
-                self.log_failure(view, merged);
+                worked |= self.log_failure(view, self.merge_runs(view)).unwrap_or(false);
             }
             self.remove_retired();
         }
+    }
+
+    /// What is to be done for views while they are in memory; true if there may be more of it.
+    fn tend(&self, views: &[Arc<View>]) -> bool {
+        let mut worked = false;
+        for view in views {
+            self.log_failure(view, self.expire(view));
+            if let Some(alive) = view.alive_if_due(self.shared.options.clock.now_us()) {
+                self.log_failure(view, self.bury(view, alive));
+            }
+            // What was there before the first look-up has no index, and a merge takes a while.
+            self.log_failure(view, self.index(view));
+            worked |= self.log_failure(view, self.merge_frozen(view)).unwrap_or(false);
+        }
+        worked
     }
 
     /// Bytes of memory that the states take.
@@ -194,10 +232,11 @@ impl Maintainer {
         memory
     }
 
-    fn log_failure(&self, view: &View, result: Result<()>) {
-        if let Err(error) = result {
+    fn log_failure<T>(&self, view: &View, result: Result<T>) -> Option<T> {
+        let log = |error: &Error| {
             tracing::warn!(view = view.id.0, %error, "maintenance of a view failed and is tried again");
-        }
+        };
+        result.inspect_err(log).ok()
     }
 
     /// Drops what a sliding window has left behind.
@@ -246,10 +285,11 @@ impl Maintainer {
         view.plan.window.map(|window| window.first_pane(self.shared.options.clock.now_us()))
     }
 
-    fn merge_frozen(&self, view: &View) -> Result<()> {
+    /// False: there was nothing to merge.
+    fn merge_frozen(&self, view: &View) -> Result<bool> {
         let Some(task) = view.state.lock().merge_task(self.shared.options.memory_bytes / MERGED_PARTS_MIN)
         else {
-            return Ok(());
+            return Ok(false);
         };
         let merged = view.merge(&task.batches);
         let mut state = view.state.lock();
@@ -260,7 +300,7 @@ impl Maintainer {
                 return Err(error);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     fn index(&self, view: &View) -> Result<()> {
@@ -297,12 +337,12 @@ impl Maintainer {
         }
     }
 
-    /// Merges the newest runs once there are several that are not much smaller than their elders.
-    fn merge_runs(&self, view: &View) -> Result<()> {
+    /// Merges the newest runs once there are several that are not much smaller than their elders; false: there are not.
+    fn merge_runs(&self, view: &View) -> Result<bool> {
         let runs = view.state.lock().runs().to_vec();
         let start = merge_start(&runs.iter().map(|r| r.rows()).collect::<Vec<_>>());
         if runs.len() - start < RUNS_MERGE_MIN {
-            return Ok(());
+            return Ok(false);
         }
         let old = &runs[start..];
         let inputs = match self.first_pane(view).map(window::key_from).transpose()? {
@@ -315,7 +355,7 @@ impl Maintainer {
         } else {
             self.shared.maintenance.retire([merged]);
         }
-        Ok(())
+        Ok(true)
     }
 
     fn remove_retired(&self) {

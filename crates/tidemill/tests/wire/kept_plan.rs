@@ -49,8 +49,11 @@ async fn reused(client: &Client) -> u64 {
 #[tokio::test]
 async fn a_query_that_is_asked_again_is_planned_once() {
     let Some(Setting { remote, server, client, .. }) = &start().await else { return };
+    let alone = "CREATE FOREIGN TABLE alone (id int) SERVER n1 OPTIONS (schema_name 'n1', table_name 'm')";
+    client.batch_execute(alone).await.unwrap();
     let queries = [
         ("SELECT id FROM m WHERE id = 7", "7"),
+        ("SELECT id FROM alone ORDER BY id DESC LIMIT 1 OFFSET 1", "97"),
         ("SELECT id FROM m ORDER BY id DESC LIMIT 1", "100"),
         ("SELECT row_number() OVER () FROM m WHERE id = 8", "1"),
         ("SELECT id FROM m WHERE at = '2020-01-01 03:00Z'", "3"),

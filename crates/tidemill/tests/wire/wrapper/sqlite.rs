@@ -459,6 +459,8 @@ async fn what_nobody_waits_for_ends() {
             let told = failure(&waiter, read).await;
             (waiter, told)
         });
+        // A cursor's thread reads since it was declared.
+        ours.until(&format!("SELECT state FROM pg_stat_activity WHERE query = '{read}'"), "active").await;
         until(1).await;
         token.cancel_query(tokio_postgres::NoTls).await.unwrap();
         // The session goes on.
