@@ -107,6 +107,11 @@ pub trait Dialect: fmt::Debug + Send + Sync {
         (format!("sum({})", operand.sql), "false".to_string())
     }
 
+    /// How many values are in a sum, as far as a sum has to know: 1 for any number of them, which nobody has to count.
+    fn counted_as_one(&self, sum: &str) -> String {
+        format!("CAST(CASE WHEN {sum} IS NULL THEN 0 ELSE 1 END AS bigint)")
+    }
+
     /// `min` or `max`. A timestamptz is wanted as the timestamp that it is in UTC.
     fn extreme(&self, function: &str, operand: &Operand) -> String {
         format!("{function}({})", self.compared(operand))

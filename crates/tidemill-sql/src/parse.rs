@@ -25,6 +25,7 @@ mod table;
 mod table_command;
 mod token;
 mod transform;
+mod values;
 
 use sqlparser::ast;
 use sqlparser::keywords::Keyword;

@@ -161,6 +161,10 @@ impl Dialect for MysqlDialect {
     fn integer_sum(&self, operand: &Operand) -> String {
         format!("CAST(sum({}) AS SIGNED)", operand.sql)
     }
+
+    fn counted_as_one(&self, sum: &str) -> String {
+        format!("CAST(CASE WHEN {sum} IS NULL THEN 0 ELSE 1 END AS SIGNED)")
+    }
 }
 
 fn quoted(text: &str) -> String {

@@ -204,6 +204,14 @@ impl Folded<'_> {
         self.part(format!("count({})", self.x.sql), Scalar::Int8)
     }
 
+    /// Of the values of a sum: only their average needs to know the number.
+    fn count_for(&self, sum: &str) -> Part {
+        match self.function {
+            "sum" => self.part(self.scan.capabilities().dialect.counted_as_one(sum), Scalar::Int8),
+            _ => self.count(),
+        }
+    }
+
     /// Of no rows it is zero.
     fn numeric_sum(&self, of: &str) -> Part {
         self.part(format!("coalesce(sum({of}), 0)"), Scalar::Numeric)
@@ -235,12 +243,17 @@ impl Folded<'_> {
                 let sum = format!("coalesce({}, 0)", dialect.integer_sum(x));
                 vec![self.part(sum, Scalar::Int8), self.count()]
             }
-            ("sum" | "avg", Scalar::Int8) => vec![self.integer_sum(&x.sql, WIDE), self.count()],
-            ("sum" | "avg", Scalar::Numeric) => vec![self.count(), self.numeric_sum(&x.sql)],
+            ("sum" | "avg", Scalar::Int8) => {
+                vec![self.integer_sum(&x.sql, WIDE), self.count_for(&format!("sum({})", x.sql))]
+            }
+            ("sum" | "avg", Scalar::Numeric) => {
+                vec![self.count_for(&format!("sum({})", x.sql)), self.numeric_sum(&x.sql)]
+            }
             ("sum" | "avg", Scalar::Float4 | Scalar::Float8) => {
                 let (sum, infinite) = dialect.float_sum(x);
+                let count = self.count_for(&sum);
                 let sum = self.part(format!("coalesce({sum}, 0)"), Scalar::Float8);
-                vec![sum, self.count(), self.part(infinite, Scalar::Bool)]
+                vec![sum, count, self.part(infinite, Scalar::Bool)]
             }
             ("sum" | "avg", Scalar::Interval) => self.interval_parts(),
             ("min" | "max", scalar) => {

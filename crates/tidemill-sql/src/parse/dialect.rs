@@ -14,7 +14,7 @@ use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 
-use super::{between, in_list};
+use super::{between, in_list, values};
 
 /// Expressions that the parser may begin to read, for each token of the statement, and in any case.
 const STEPS_PER_TOKEN_MAX: usize = 64;
@@ -46,10 +46,10 @@ impl Dialect for Bounded {
         POSTGRESQL.dialect()
     }
 
-    fn parse_prefix(&self, _: &mut Parser) -> Option<Result<Expr, ParserError>> {
+    fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
         let step = |left: usize| left.checked_sub(1);
         match self.steps_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step) {
-            Ok(_) => None,
+            Ok(_) => values::parse(parser),
             // The one error after which nothing else is tried.
             Err(_) => Some(Err(ParserError::RecursionLimitExceeded)),
         }

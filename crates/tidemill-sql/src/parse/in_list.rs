@@ -1,9 +1,12 @@
-//! `x IN ((SELECT …), y)`: a list that begins with a subquery, which the parser takes for the subquery of `IN`.
+//! `x IN ((SELECT …), y)`: a list that begins with a subquery, which the parser takes for the subquery of `IN`; and
+//! `x IN (VALUES (1), (2))`, a subquery that it takes for a list.
 
 use sqlparser::ast::Expr;
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Token, TokenWithSpan};
+
+use super::values;
 
 /// The condition behind an operand, or `None` and nothing taken.
 pub(super) fn parse(parser: &mut Parser, operand: &Expr) -> Option<Result<Expr, ParserError>> {
@@ -14,8 +17,16 @@ pub(super) fn parse(parser: &mut Parser, operand: &Expr) -> Option<Result<Expr, 
     if !is_keyword(&word, &[Keyword::IN]) {
         return None;
     }
+    let words = if negated { 3 } else { 2 };
     let is_open = |token: Option<TokenWithSpan>| token.is_some_and(|t| t.token == Token::LParen);
-    if !is_open(ahead.next()) || !is_open(ahead.next()) {
+    if !is_open(ahead.next()) {
+        return None;
+    }
+    if values::follow(parser, words) {
+        (0..words).for_each(|_| parser.advance_token());
+        return Some(subquery(parser, operand, negated));
+    }
+    if !is_open(ahead.next()) {
         return None;
     }
     let mut depth = 1;
@@ -31,7 +42,6 @@ pub(super) fn parse(parser: &mut Parser, operand: &Expr) -> Option<Result<Expr, 
     if matches!(next.token, Token::RParen | Token::EOF) || is_keyword(&next, &OF_QUERIES) {
         return None;
     }
-    let words = if negated { 3 } else { 2 };
     (0..words).for_each(|_| parser.advance_token());
     Some(list(parser, operand, negated))
 }
@@ -54,6 +64,12 @@ fn is_code(token: &TokenWithSpan) -> bool {
 
 fn is_keyword(token: &TokenWithSpan, words: &[Keyword]) -> bool {
     matches!(&token.token, Token::Word(word) if words.contains(&word.keyword))
+}
+
+fn subquery(parser: &mut Parser, operand: &Expr, negated: bool) -> Result<Expr, ParserError> {
+    let subquery = parser.parse_query()?;
+    parser.expect_token(&Token::RParen)?;
+    Ok(Expr::InSubquery { expr: Box::new(operand.clone()), subquery, negated })
 }
 
 fn list(parser: &mut Parser, operand: &Expr, negated: bool) -> Result<Expr, ParserError> {

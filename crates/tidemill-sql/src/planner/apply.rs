@@ -15,8 +15,8 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::logical_plan::Subquery;
 use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, ExprFunctionExt, ExprSchemable, FetchType, Join, Limit, LogicalPlan,
-    LogicalPlanBuilder, Operator, RecursiveQuery, SkipType, Sort, TableScan, Union, Unnest, Window, lit,
-    when,
+    LogicalPlanBuilder, Operator, RecursiveQuery, SkipType, Sort, TableScan, Union, Unnest, Values, Window,
+    lit, when,
 };
 
 use super::correlated::Names;
@@ -130,6 +130,7 @@ impl<'a> Apply<'a> {
             LogicalPlan::Window(window) => self.window(window),
             LogicalPlan::RecursiveQuery(query) => self.recursive(query),
             LogicalPlan::TableScan(scan) => self.work_table(scan, plan),
+            LogicalPlan::Values(values) => self.values(values),
             other => Err(unsupported(other)),
         }
     }
@@ -365,6 +366,28 @@ impl<'a> Apply<'a> {
             }
             inputs.push(Arc::new(LogicalPlanBuilder::from(applied).project(exprs)?.build()?));
         }
+        self.united(inputs)
+    }
+
+    /// Each row is one of the domain's.
+    fn values(&self, values: &Values) -> Result<LogicalPlan> {
+        let mut rows = Vec::with_capacity(values.values.len());
+        for row in &values.values {
+            let mut exprs = self.domain.exprs();
+            for (i, expr) in row.iter().enumerate() {
+                let (relation, field) = values.schema.qualified_field(i);
+                exprs.push(self.named(expr, relation, field.name())?);
+            }
+            rows.push(LogicalPlanBuilder::from(self.domain.plan.clone()).project(exprs)?.build()?);
+        }
+        match rows.len() {
+            1 => Ok(rows.remove(0)),
+            _ => self.united(rows.into_iter().map(Arc::new).collect()),
+        }
+    }
+
+    /// All rows of plans that have the domain's columns in front.
+    fn united(&self, inputs: Vec<Arc<LogicalPlan>>) -> Result<LogicalPlan> {
         let union = LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?);
         // A union's columns lose their relations; the domain's are needed with theirs.
         let mut exprs = vec![];
