@@ -51,7 +51,7 @@ class Query:
     short: bool = False
     # How often Tidemill and the nodes are asked in turns for each time that the others are: what runs on all processors for
     # long takes ten milliseconds more or less each time, and minutes later twenty, so that a difference of two needs many
-    # samples, each compared with the one beside it.
+    # samples, each compared with the one beside it. An even number, or one.
     turns: int = 1
 
 
