@@ -6,15 +6,16 @@ use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use super::token::keyword;
 use super::values;
 
 /// The condition behind an operand, or `None` and nothing taken.
 pub(super) fn parse(parser: &mut Parser, operand: &Expr) -> Option<Result<Expr, ParserError>> {
     let mut ahead = (0..).map(|n| parser.peek_nth_token_no_skip(n)).filter(is_code);
     let first = ahead.next()?;
-    let negated = is_keyword(&first, &[Keyword::NOT]);
+    let negated = keyword(&first.token) == Some(Keyword::NOT);
     let word = if negated { ahead.next()? } else { first };
-    if !is_keyword(&word, &[Keyword::IN]) {
+    if keyword(&word.token) != Some(Keyword::IN) {
         return None;
     }
     let words = if negated { 3 } else { 2 };
@@ -39,7 +40,8 @@ pub(super) fn parse(parser: &mut Parser, operand: &Expr) -> Option<Result<Expr, 
         }
     }
     let next = ahead.next()?;
-    if matches!(next.token, Token::RParen | Token::EOF) || is_keyword(&next, &OF_QUERIES) {
+    let goes_on = keyword(&next.token).is_some_and(|word| OF_QUERIES.contains(&word));
+    if goes_on || matches!(next.token, Token::RParen | Token::EOF) {
         return None;
     }
     (0..words).for_each(|_| parser.advance_token());
@@ -60,10 +62,6 @@ const OF_QUERIES: [Keyword; 8] = [
 
 fn is_code(token: &TokenWithSpan) -> bool {
     !matches!(token.token, Token::Whitespace(_))
-}
-
-fn is_keyword(token: &TokenWithSpan, words: &[Keyword]) -> bool {
-    matches!(&token.token, Token::Word(word) if words.contains(&word.keyword))
 }
 
 fn subquery(parser: &mut Parser, operand: &Expr, negated: bool) -> Result<Expr, ParserError> {

@@ -143,15 +143,23 @@ fn strong(expr: &Expr) -> Option<String> {
         Expr::Array(_) => fixed("array"),
         Expr::Exists { .. } => fixed("exists"),
         Expr::Tuple(_) => fixed("row"),
-        Expr::Subquery(query) => match &*query.body {
-            ast::SetExpr::Select(select) => match select.projection.first()? {
-                SelectItem::UnnamedExpr(expr) => figure(expr),
-                SelectItem::ExprWithAlias { alias, .. } => Some(fold(alias)),
-                _ => None,
-            },
+        Expr::Subquery(query) => first_column(&query.body),
+        Expr::Case { else_result: Some(otherwise), .. } => strong(otherwise),
+        _ => None,
+    }
+}
+
+/// The name of a query's first column. Of set operations the first query tells.
+fn first_column(body: &ast::SetExpr) -> Option<String> {
+    match body {
+        ast::SetExpr::Select(select) => match select.projection.first()? {
+            SelectItem::UnnamedExpr(expr) => figure(expr),
+            SelectItem::ExprWithAlias { alias, .. } => Some(fold(alias)),
             _ => None,
         },
-        Expr::Case { else_result: Some(otherwise), .. } => strong(otherwise),
+        ast::SetExpr::Query(query) => first_column(&query.body),
+        ast::SetExpr::SetOperation { left, .. } => first_column(left),
+        ast::SetExpr::Values(_) => Some("column1".into()),
         _ => None,
     }
 }
