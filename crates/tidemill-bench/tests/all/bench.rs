@@ -1,5 +1,6 @@
 //! The program itself, through the launcher among the examples.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -56,6 +57,35 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "waited in vain: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Reads what it tells on stderr, up to the first line that is the awaited one. What comes after it stays unread.
+pub fn until_told(child: &mut Child, what: &str, mut is_it: impl FnMut(&str) -> bool) {
+    // One byte at a time: nothing is taken away from `finished`.
+    let mut told = BufReader::with_capacity(1, child.stderr.as_mut().unwrap()).lines().map(Result::unwrap);
+    let mut before = Vec::new();
+    while let Some(line) = told.next() {
+        if is_it(&line) {
+            return;
+        }
+        before.push(line);
+    }
+    panic!("it ended without {what}: {before:#?}");
+}
+
+/// Waits until the lines of progress of a run with `-P 1` and without a warm-up tell of so many operations.
+pub fn until_done(child: &mut Child, operations: f64) {
+    let (mut done, mut last_s) = (0.0, 0.0);
+    until_told(child, &format!("{operations} operations"), |line| {
+        let progress = line.strip_prefix("progress: ").and_then(|rest| rest.split_once(" tps"));
+        let Some((at_s, rate)) = progress.and_then(|(numbers, _)| numbers.split_once(" s, ")) else {
+            return false;
+        };
+        let (at_s, rate): (f64, f64) = (at_s.parse().unwrap(), rate.parse().unwrap());
+        done += rate * (at_s - last_s);
+        last_s = at_s;
+        done >= operations
+    });
 }
 
 fn launcher() -> PathBuf {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::bench::{bench, finished, result, started, unread, until, write};
+use crate::bench::{bench, finished, result, started, unread, until, until_done, until_told, write};
 use crate::postgres::Postgres;
 
 /// The stop is seen in the percentiles, because response times count from the intended starts: 10 percent of the
@@ -16,9 +16,8 @@ fn a_stalled_server_shows() {
     let path = path.to_str().unwrap();
     let url = server.url();
     let arguments = ["run", &script, "--target", &url, "-c", "4", "-R", "100", "-T", "20s", "--warmup", "0"];
-    let child = started(dir.path(), &[&arguments[..], &["-P", "1", "-o", path]].concat());
-    wait_for_sessions(&server, 4);
-    std::thread::sleep(Duration::from_secs(3));
+    let mut child = started(dir.path(), &[&arguments[..], &["-P", "1", "-o", path]].concat());
+    until_done(&mut child, 300.0);
     server.signal("STOP");
     std::thread::sleep(Duration::from_secs(2));
     server.signal("CONT");
@@ -34,7 +33,7 @@ fn a_stalled_server_shows() {
     assert_eq!((total.skipped, total.failed, total.backlog), (0, 0, 0));
 }
 
-pub fn wait_for_sessions(server: &Postgres, sessions: i64) {
+fn wait_for_sessions(server: &Postgres, sessions: i64) {
     let target = tidemill_bench::target::Target::open(&server.url()).unwrap();
     let mut connection = target.connect().unwrap();
     let sql = "select count(*) from pg_stat_activity where application_name = 'tidemill bench' and pid <> pg_backend_pid()";
@@ -50,9 +49,8 @@ fn a_server_that_dies_leaves_an_incomplete_result() {
     let path = path.to_str().unwrap();
     let url = server.url();
     let arguments = ["run", &script, "--target", &url, "-c", "2", "-R", "200", "-T", "60s", "--warmup", "0"];
-    let child = started(dir.path(), &[&arguments[..], &["-P", "0", "-o", path]].concat());
-    wait_for_sessions(&server, 2);
-    std::thread::sleep(Duration::from_secs(2));
+    let mut child = started(dir.path(), &[&arguments[..], &["-P", "1", "-o", path]].concat());
+    until_done(&mut child, 100.0);
     server.signal("KILL");
     let begin = Instant::now();
     let ran = finished(child.wait_with_output().unwrap());
@@ -77,12 +75,14 @@ fn a_sweep_and_a_search_keep_what_they_have() {
     let url = server.url();
     let common = [&script, "--target", &url, "-T", "1s", "--warmup", "0"];
     let sweep = ["sweep", "--over", "clients=1,2,4,8", "--rate", "50", "-o", "swept", "--html", "page.html"];
-    let sweeping = started(dir.path(), &[&sweep[..1], &common, &sweep[1..]].concat());
+    let mut sweeping = started(dir.path(), &[&sweep[..1], &common, &sweep[1..]].concat());
     // Below any rate that this server does not meet, so that only its end ends the search.
     let search = ["search", "--until", "rate > 0", "--from", "10", "-o", "found.json"];
-    let searching = started(dir.path(), &[&search[..1], &common, &search[1..]].concat());
-    until("the first point is run", || dir.path().join("swept/0000.json").exists());
-    std::thread::sleep(Duration::from_millis(500));
+    let mut searching = started(dir.path(), &[&search[..1], &common, &search[1..]].concat());
+    until_told(&mut sweeping, "a first point", |line| line.starts_with("1 of 4: "));
+    until_told(&mut searching, "a first rate", |line| line.starts_with("10.0/s: "));
+    // Of the search and of the sweep's second point.
+    wait_for_sessions(&server, 3);
     server.signal("KILL");
     let swept = finished(sweeping.wait_with_output().unwrap());
     assert_eq!(swept.code, 2, "{}{}", swept.out, swept.err);

@@ -1,9 +1,6 @@
 //! Ctrl-C: a run ends soon, and what was measured is kept.
 
-use std::time::Duration;
-
-use crate::bench::{finished, result, started, until, write};
-use crate::fault::wait_for_sessions;
+use crate::bench::{finished, result, started, until, until_done, until_told, write};
 use crate::postgres::Postgres;
 
 #[test]
@@ -15,11 +12,7 @@ fn ctrl_c_keeps_what_was_measured() {
     let arguments =
         ["run", &script, "--target", "sqlite::memory:", "-R", "100", "-T", "60s", "--warmup", "0"];
     let mut child = started(dir.path(), &[&arguments[..], &["-P", "1", "-o", path]].concat());
-    // The first line of progress says that it runs.
-    let mut first = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stderr.as_mut().unwrap()), &mut first)
-        .unwrap();
-    assert!(first.starts_with("progress:"), "{first}");
+    until_done(&mut child, 50.0);
     interrupt(&child);
     let ran = finished(child.wait_with_output().unwrap());
     assert_eq!(ran.code, 2, "{}", ran.out);
@@ -55,10 +48,8 @@ fn ctrl_c_ends_a_run_whose_server_hangs() {
     write(&folder, "one.sql", "select 1;\n");
     let url = server.url();
     let run = ["run", "asked", "--target", &url, "-c", "2", "-R", "50", "-T", "60s", "--warmup", "0"];
-    let child = started(dir.path(), &[&run[..], &["-P", "0", "-o", "r.json"]].concat());
-    wait_for_sessions(&server, 2);
-    until_begun(&child);
-    std::thread::sleep(Duration::from_secs(1));
+    let mut child = started(dir.path(), &[&run[..], &["-P", "1", "-o", "r.json"]].concat());
+    until_done(&mut child, 25.0);
     server.signal("STOP");
     interrupt(&child);
     let ran = finished(child.wait_with_output().unwrap());
@@ -110,9 +101,9 @@ fn ctrl_c_leaves_out_the_check_after_the_run() {
     let check = format!("[[check]]\nname = \"all\"\nsql = \"{forever}\"\nequals = \"1\"\nwhen = \"after\"");
     write(&folder, "suite.toml", &format!("[[script]]\nfile = \"one.sql\"\n{check}"));
     write(&folder, "one.sql", "select 1;\n");
-    let child = started(dir.path(), &["run", "asked", "-R", "50", "-T", "60s", "-P", "0", "-o", "r.json"]);
-    until_begun(&child);
-    std::thread::sleep(Duration::from_secs(1));
+    let run = ["run", "asked", "-R", "50", "-T", "60s", "--warmup", "0", "-P", "1", "-o", "r.json"];
+    let mut child = started(dir.path(), &run);
+    until_done(&mut child, 25.0);
     interrupt(&child);
     let ran = finished(child.wait_with_output().unwrap());
     assert!(ran.code == 2 && ran.out.contains("INCOMPLETE: interrupted\n"), "{}{}", ran.out, ran.err);
@@ -150,9 +141,8 @@ fn ctrl_c_leaves_behind_what_does_not_end() {
     let dir = tempfile::tempdir().unwrap();
     let script = write(dir.path(), "sleep.sql", "select 1;\n\\sleep 600 s\n");
     let run = ["run", &script, "--target", "noop:", "--closed", "-c", "2", "-T", "60s", "--warmup", "0"];
-    let child = started(dir.path(), &[&run[..], &["-P", "0", "-o", "r.json"]].concat());
-    until_begun(&child);
-    std::thread::sleep(Duration::from_secs(1));
+    let mut child = started(dir.path(), &[&run[..], &["-P", "1", "-o", "r.json"]].concat());
+    until_told(&mut child, "progress", |line| line.starts_with("progress: "));
     interrupt(&child);
     let ran = finished(child.wait_with_output().unwrap());
     assert_eq!(ran.code, 2, "{}{}", ran.out, ran.err);
