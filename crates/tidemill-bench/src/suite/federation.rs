@@ -40,7 +40,7 @@ impl Default for Federation {
                 Parameter::new(
                     "engine",
                     "auto",
-                    "the target: tidemill, postgres_fdw, or local (all data in it); auto: tidemill, local without nodes",
+                    "the target: tidemill, postgres_fdw, or local (all data in it); auto: as it says itself, local without nodes",
                 ),
                 Parameter::new("scenario", "all", "1, 2, 3 or all"),
                 Parameter::new("check", "yes", "compare all answers with a reference: yes or no"),

@@ -27,7 +27,8 @@ pub(super) struct Layout {
 
 impl Layout {
     pub fn of(context: &Context) -> Result<Layout> {
-        let engine = engine(context.text("engine")?, context.text("nodes")?)?;
+        let version = || context.target.connect()?.version();
+        let engine = engine(context.text("engine")?, context.text("nodes")?, version)?;
         let open = |url: &str| Target::open(url.trim());
         let urls: Vec<&str> =
             context.text("nodes")?.split(',').filter(|url| !url.trim().is_empty()).collect();
@@ -251,11 +252,16 @@ fn user(target: &Target) -> &str {
     target.url().user.as_deref().unwrap_or("postgres")
 }
 
-/// What stands in front of the nodes; without any, all is in the target.
-pub(super) fn engine(given: &str, nodes: &str) -> Result<&'static str> {
+/// What stands in front of the nodes, by what the target says of itself; without any, all is in the target.
+pub(super) fn engine(
+    given: &str,
+    nodes: &str,
+    version: impl FnOnce() -> Result<String>,
+) -> Result<&'static str> {
     match one_of("engine", given, &["auto", "tidemill", "postgres_fdw", "local"])? {
         "auto" if nodes.trim().is_empty() => Ok("local"),
-        "auto" => Ok("tidemill"),
+        "auto" if version()?.contains("Tidemill") => Ok("tidemill"),
+        "auto" => Ok("postgres_fdw"),
         named => Ok(named),
     }
 }

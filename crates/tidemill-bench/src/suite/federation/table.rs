@@ -158,7 +158,8 @@ fn median(result: &ResultFile, title: &str) -> Option<Estimate> {
 fn system(results: &[ResultFile], index: usize, result: &ResultFile) -> String {
     let engine = |result: &ResultFile| {
         let parameter = |name: &str| result.parameters.get(name).map_or("", String::as_str);
-        schema::engine(parameter("engine"), parameter("nodes")).unwrap_or_default()
+        let version = || Ok(result.target.version.clone());
+        schema::engine(parameter("engine"), parameter("nodes"), version).unwrap_or_default()
     };
     let name = engine(result);
     let is_only = results.iter().filter(|other| engine(other) == name).count() == 1;
