@@ -147,13 +147,19 @@ impl Channel {
         }
     }
 
+    /// What has come and was not taken.
+    #[inline]
+    pub fn unread(&self) -> &[u8] {
+        &self.input[self.start..self.end]
+    }
+
     /// Waits for `bytes` bytes and shows them without taking them.
     #[inline]
     pub fn peek(&mut self, bytes: usize) -> Result<&[u8]> {
-        if self.end - self.start < bytes {
+        if self.unread().len() < bytes {
             self.fill(bytes)?;
         }
-        Ok(&self.input[self.start..self.start + bytes])
+        Ok(&self.unread()[..bytes])
     }
 
     fn fill(&mut self, bytes: usize) -> Result<()> {
@@ -173,13 +179,20 @@ impl Channel {
         Ok(())
     }
 
-    /// Takes `bytes` bytes; the range is good for [`Channel::bytes`] until the next call that reads.
+    /// Takes `bytes` bytes; the range is good for [`Channel::bytes`] until the next call that waits.
     #[inline]
     pub fn take(&mut self, bytes: usize) -> Result<Range<usize>> {
         self.peek(bytes)?;
+        Ok(self.take_unread(bytes))
+    }
+
+    /// The same of bytes that have come.
+    #[inline]
+    pub fn take_unread(&mut self, bytes: usize) -> Range<usize> {
+        debug_assert!(bytes <= self.unread().len(), "only what has come can be taken");
         let range = self.start..self.start + bytes;
         self.start = range.end;
-        Ok(range)
+        range
     }
 
     pub fn bytes(&self, range: Range<usize>) -> &[u8] {

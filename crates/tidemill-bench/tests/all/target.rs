@@ -115,6 +115,15 @@ fn loads(connection: &mut dyn Connection) {
         connection.query_value("select b from t where a = 5000").unwrap().as_deref(),
         Some("tab\tnew\nline\\ 'q'")
     );
+    // Of an answer that comes in many pieces the last row is kept, wherever a piece ends.
+    let mut last = Rows::of_last_row();
+    for first in (20_900..21_000).rev().chain([1000]) {
+        let sql = format!("select a, b from t where a >= {first} order by a");
+        connection.query(&sql, &mut last).unwrap();
+        let count = 21_000 - first;
+        assert_eq!((last.len(), last.int(count - 1, 0)), (count, Some(20_999)));
+        assert_eq!(last.text(count - 1, 1).as_deref(), Some("tab\tnew\nline\\ 'q'"));
+    }
     // A load that fails, or is given up, leaves the connection usable.
     let mut load = connection.load("t", &["a"]).unwrap();
     let failed = load.row(&[Value::Int(1000)]).and_then(|()| load.finish());

@@ -1,10 +1,11 @@
 //! A session: text, prepared and unprepared statements, pipelines, COPY.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::answer::{affected, columns, keep_row, parameter_types};
 use super::cancel::Key;
-use super::wire::{Fields, Format, Message, bind, broken, put_text, receive, send, server_error};
+use super::wire::{Fields, Format, Message, bind, broken, put_text, receive, received, send, server_error};
 use crate::error::{Error, Result};
 use crate::target::channel::Channel;
 use crate::target::{Connection, Done, Load, Rows, Statement, Stretch, Value, copy_text};
@@ -18,7 +19,7 @@ pub(super) struct Session {
     /// Columns of the rows that come: binary where the type is known to be a number or bytes.
     columns: Vec<Format>,
     /// Where only the last row is wanted: the body of the one that came last, which nobody has read yet.
-    held: Vec<u8>,
+    held: Held,
     /// The last RowDescription, and the names in it: the same text is often sent again.
     described: (Vec<u8>, Arc<[String]>),
     /// Statements since the start of a pipeline.
@@ -34,6 +35,37 @@ pub(super) struct Session {
 /// The state in ReadyForQuery outside of transactions.
 const IDLE: &[u8] = b"I";
 
+/// A row that may turn out to be the last.
+#[derive(Default)]
+struct Held {
+    place: Option<Place>,
+    copy: Vec<u8>,
+}
+
+enum Place {
+    /// In the channel, until that waits for more.
+    Channel(Range<usize>),
+    Copy,
+}
+
+impl Held {
+    /// Before the channel waits.
+    fn save(&mut self, channel: &Channel) {
+        if let Some(Place::Channel(body)) = &self.place {
+            self.copy.clear();
+            self.copy.extend_from_slice(channel.bytes(body.clone()));
+            self.place = Some(Place::Copy);
+        }
+    }
+
+    fn take<'a>(&'a mut self, channel: &'a Channel) -> Option<&'a [u8]> {
+        Some(match self.place.take()? {
+            Place::Channel(body) => channel.bytes(body),
+            Place::Copy => &self.copy,
+        })
+    }
+}
+
 struct Prepared {
     name: String,
     parameters: Vec<Format>,
@@ -47,7 +79,7 @@ impl Session {
             channel,
             prepared: Vec::new(),
             columns: Vec::new(),
-            held: Vec::new(),
+            held: Held::default(),
             described: Default::default(),
             pipeline: None,
             is_in_transaction: false,
@@ -64,12 +96,12 @@ impl Session {
     /// The same where one of several results is asked for; their commands are counted from 0.
     fn finish_stretch(&mut self, mut rows: Option<&mut Rows>, asked: Option<usize>) -> Result<Done> {
         self.channel.flush()?;
-        self.held.clear();
+        self.held.place = None;
         let mut done = Done::default();
         let mut failed = None;
         let mut commands = 0;
         loop {
-            let message = match receive(&mut self.channel) {
+            let message = match self.next_message() {
                 Ok(message) => message,
                 // A server that ends says why before it closes the connection.
                 Err(lost) => return Err(failed.unwrap_or(lost)),
@@ -118,19 +150,26 @@ impl Session {
         }
     }
 
+    #[inline]
+    fn next_message(&mut self) -> Result<Message> {
+        if let Some(message) = received(&mut self.channel) {
+            return Ok(message);
+        }
+        self.held.save(&self.channel);
+        receive(&mut self.channel)
+    }
+
     fn hold_row(&mut self, rows: &mut Rows, message: Message) {
-        if !self.held.is_empty() {
+        if self.held.place.replace(Place::Channel(message.body)).is_some() {
             rows.drop_row();
         }
-        self.held.clear();
-        self.held.extend_from_slice(self.channel.bytes(message.body));
     }
 
     fn keep_held(&mut self, rows: Option<&mut Rows>) -> Result<()> {
-        let Some(rows) = rows.filter(|_| !self.held.is_empty()) else { return Ok(()) };
-        keep_row(rows, &self.columns, &self.held)?;
-        self.held.clear();
-        Ok(())
+        match (self.held.take(&self.channel), rows) {
+            (Some(body), Some(rows)) => keep_row(rows, &self.columns, body),
+            _ => Ok(()),
+        }
     }
 
     /// Rows of a text, and of a statement whose types nobody asked for, come as text.

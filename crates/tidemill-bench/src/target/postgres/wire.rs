@@ -15,16 +15,31 @@ pub(super) struct Message {
 /// Tag and length, which counts itself.
 const HEAD_BYTES: usize = 5;
 
-#[inline]
 pub(super) fn receive(channel: &mut Channel) -> Result<Message> {
-    let head = channel.peek(HEAD_BYTES)?;
-    let tag = head[0];
-    let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
-    if length < 4 {
+    let (tag, length) = head(channel.peek(HEAD_BYTES)?);
+    if length < HEAD_BYTES {
         return Err(broken("a length below 4"));
     }
-    let message = channel.take(1 + length)?;
+    let message = channel.take(length)?;
     Ok(Message { tag, body: message.start + HEAD_BYTES..message.end })
+}
+
+/// The next message if all of it has come. An answer of many rows costs what this costs.
+#[inline]
+pub(super) fn received(channel: &mut Channel) -> Option<Message> {
+    let unread = channel.unread();
+    let (tag, length) = head(unread.get(..HEAD_BYTES)?);
+    if !(HEAD_BYTES..=unread.len()).contains(&length) {
+        return None;
+    }
+    let message = channel.take_unread(length);
+    Some(Message { tag, body: message.start + HEAD_BYTES..message.end })
+}
+
+/// Tag and length of a message, all of it counted.
+#[inline]
+fn head(bytes: &[u8]) -> (u8, usize) {
+    (bytes[0], 1 + u32::from_be_bytes([bytes[1], bytes[2], bytes[3], bytes[4]]) as usize)
 }
 
 #[cold]
@@ -118,38 +133,25 @@ pub(super) fn bind(
 }
 
 fn put_value(out: &mut Vec<u8>, format: Format, value: &Value<'_>) {
-    let mut number = itoa::Buffer::new();
-    let float;
-    let (wide, half, short);
-    let bytes: &[u8] = match (value, format) {
-        (Value::Null, _) => {
-            out.extend_from_slice(&(-1i32).to_be_bytes());
-            return;
-        }
-        (Value::Int(v), Format::Int8) => {
-            wide = v.to_be_bytes();
-            &wide
-        }
-        (Value::Int(v), Format::Int4) => {
-            half = (*v as i32).to_be_bytes();
-            &half
-        }
-        (Value::Int(v), Format::Int2) => {
-            short = (*v as i16).to_be_bytes();
-            &short
-        }
-        (Value::Int(v), _) => number.format(*v).as_bytes(),
-        (Value::Float(v), Format::Float8) => {
-            wide = v.to_be_bytes();
-            &wide
-        }
-        (Value::Float(v), _) => {
-            float = v.to_string();
-            float.as_bytes()
-        }
-        (Value::Text(text), _) => text.as_bytes(),
-        (Value::Bytes(bytes), _) => bytes,
-    };
+    match (value, format) {
+        (Value::Null, _) => out.extend_from_slice(&(-1i32).to_be_bytes()),
+        (Value::Int(v), Format::Int8) => put_number(out, v.to_be_bytes()),
+        (Value::Int(v), Format::Int4) => put_number(out, (*v as i32).to_be_bytes()),
+        (Value::Int(v), Format::Int2) => put_number(out, (*v as i16).to_be_bytes()),
+        (Value::Int(v), _) => put_bytes(out, itoa::Buffer::new().format(*v).as_bytes()),
+        (Value::Float(v), Format::Float8) => put_number(out, v.to_be_bytes()),
+        (Value::Float(v), _) => put_bytes(out, v.to_string().as_bytes()),
+        (Value::Text(text), _) => put_bytes(out, text.as_bytes()),
+        (Value::Bytes(bytes), _) => put_bytes(out, bytes),
+    }
+}
+
+fn put_number<const BYTES: usize>(out: &mut Vec<u8>, number: [u8; BYTES]) {
+    out.extend_from_slice(&(BYTES as i32).to_be_bytes());
+    out.extend_from_slice(&number);
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(&(bytes.len() as i32).to_be_bytes());
     out.extend_from_slice(bytes);
 }
