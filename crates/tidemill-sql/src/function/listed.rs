@@ -47,6 +47,15 @@ pub(crate) fn function(op: &str, all: bool, element: Type) -> &'static str {
     }
 }
 
+/// Of a function whose calls may become lists: whether of `NOT IN`.
+pub(crate) fn is_negated(name: &str) -> Option<bool> {
+    match name {
+        EQUALS_ANY => Some(false),
+        DIFFERS_ALL => Some(true),
+        _ => None,
+    }
+}
+
 /// An array with a null is a list with one, which means the same: true if an item is equal, else null.
 pub(super) fn simplify(name: &str, args: Vec<Expr>) -> Result<ExprSimplifyResult> {
     let is_any = name == EQUALS_ANY;

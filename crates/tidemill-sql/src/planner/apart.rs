@@ -7,7 +7,8 @@
 //! ```text
 //! x IN (1, 2) AND x NOT IN (2, NULL)   is not   x IN (1)   where x = 1
 //! x IN (1) AND x IN (2)                is not   false      where x is null
-//! (x = 1 OR x = 2) AND x IN (3)        is not   false      where x is null: equalities become a list, too
+//! (x = 1 OR x = 2) AND x IN (3)        is not   false      where x is null: equalities become a list, too,
+//!                                                          and so do = ANY and <> ALL of an array
 //! ```
 
 use std::sync::{Arc, LazyLock};
@@ -20,6 +21,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, Operator, ScalarUDF};
 
 use super::guard::Rewrite;
 use super::opaque::{self, Opaque};
+use crate::function::listed;
 
 const NAME: &str = "__apart";
 
@@ -84,7 +86,7 @@ fn shown(expr: Expr) -> Result<Transformed<Expr>> {
 /// `x IN (…)` or `x NOT IN (…)` once it is simplified.
 fn may_be_list(expr: &Expr) -> bool {
     match expr {
-        Expr::InList(_) => true,
+        expr if is_negated_list(expr).is_some() => true,
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => {
             may_be_equality(left) && may_be_equality(right)
         }
@@ -103,15 +105,24 @@ fn may_be_equality(expr: &Expr) -> bool {
 /// `x NOT IN (…)`: that `x IN (…) OR x IN (…)` is one list is right.
 fn may_be_list_of_others(expr: &Expr) -> bool {
     match expr {
-        Expr::InList(list) => list.negated,
+        expr if is_negated_list(expr) == Some(true) => true,
         Expr::Not(inner) => inner.exists(|expr| Ok(is_comparison(expr))).unwrap_or(true),
         _ => false,
     }
 }
 
+/// Of a list, and of a call that becomes one.
+fn is_negated_list(expr: &Expr) -> Option<bool> {
+    match expr {
+        Expr::InList(list) => Some(list.negated),
+        Expr::ScalarFunction(call) => listed::is_negated(call.name()),
+        _ => None,
+    }
+}
+
 fn is_comparison(expr: &Expr) -> bool {
     match expr {
-        Expr::InList(_) => true,
+        expr if is_negated_list(expr).is_some() => true,
         Expr::BinaryExpr(comparison) => matches!(comparison.op, Operator::Eq | Operator::NotEq),
         _ => false,
     }
